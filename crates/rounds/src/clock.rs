@@ -1,0 +1,75 @@
+//! Time, injected: what is measured and what is waited for goes through a [`Clock`].
+
+use std::{
+    pin::Pin,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A future that can be stored and named.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where time comes from. The default is [`SystemClock`]; tests use `rounds::test::Clock`.
+pub trait Clock: Send + Sync + 'static {
+    /// The time of day. Tokens carry it, so the clocks of a fleet are to agree within a minute.
+    fn now(&self) -> SystemTime;
+
+    /// Becomes ready when this much time has passed.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// The operating system's clock, and tokio's timer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// A moment, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// From milliseconds since 1970.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// In milliseconds since 1970.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// How long it is from `earlier` until here; nothing when `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// A time before 1970 counts as 1970.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(millis(since))
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(millis(duration)))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}

@@ -1,0 +1,155 @@
+//! What a handler ends with when it does not end well.
+
+use rmcp::{
+    ErrorData,
+    handler::server::tool::IntoCallToolResult,
+    model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
+};
+
+use crate::{form::Unaskable, ledger::LedgerError, refusal::Refusal};
+
+/// Why a flow could not go on.
+///
+/// Return it from a tool as it is: what the person or the model should read becomes a tool error in words, and what is
+/// a fault of the request or of the server becomes the right protocol error. In a prompt or a resource, `?` turns it
+/// into rmcp's [`ErrorData`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// The tool failed, and this is what its caller should read.
+    #[error("{0}")]
+    Failed(String),
+    /// The client did not declare that it can be asked this way. On the wire: `-32021`.
+    #[error("the client did not declare that it can be asked this way")]
+    MissingCapability {
+        /// What the client would have to declare.
+        required: Box<ClientCapabilities>,
+    },
+    /// The client speaks a protocol without multi-round calls, and the handler asked all the same.
+    #[error(
+        "this tool has a question, and this client cannot be asked: it speaks an MCP version from before 2026-07-28"
+    )]
+    LegacyClient,
+    /// The flow has had as many rounds as it may.
+    #[error("this call has asked {limit} times, which is as often as it may: start it again")]
+    TooManyRounds {
+        /// How many rounds a flow may have.
+        limit: u32,
+    },
+    /// A round has more questions than it may.
+    #[error("{asks} questions at once are more than the {limit} that one round may have")]
+    TooManyAsks {
+        /// How many there were.
+        asks: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// What the flow knows does not fit into a token.
+    #[error("what this call has to remember takes {bytes} bytes, more than the {limit} that a state may have")]
+    StateTooLarge {
+        /// How many bytes it takes.
+        bytes: usize,
+        /// How many it may take.
+        limit: usize,
+    },
+    /// Two questions of one round have the same key.
+    #[error("two questions of this round have the key `{key}`: give each its own")]
+    DuplicateKey {
+        /// The key.
+        key: String,
+    },
+    /// A round with no question and no state was sent: the client would have nothing to come back with.
+    #[error("a round needs a question or a state to keep")]
+    NothingAsked,
+    /// A type cannot be asked for with a form.
+    #[error(transparent)]
+    Unaskable(#[from] Unaskable),
+    /// The handler's state could not be written.
+    #[error("the state of this call could not be written")]
+    State(#[source] serde_json::Error),
+    /// The handler's state could not be read back. On the wire: the frozen error.
+    #[error("the state of this call could not be read back as the type that was asked for")]
+    StateUnreadable(#[source] serde_json::Error),
+    /// Nobody is signed in, and this server asks only those who are.
+    #[error("this server asks only those who are signed in, and nobody is")]
+    NoPrincipal,
+    /// The server has as many open flows as it may.
+    #[error("the server is busy: try again in a moment")]
+    Busy(#[source] LedgerError),
+    /// Something that the server needs is away. The same request may be sent again.
+    #[error("the server cannot go on just now: send the same request again")]
+    Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The handler runs in a server that nobody wrapped.
+    #[error(
+        "`{extractor}` needs the server to be wrapped: write `Rounds::new(server).serve(transport)` instead of \
+         `server.serve(transport)`"
+    )]
+    NotWrapped {
+        /// What asked for it.
+        extractor: &'static str,
+    },
+    /// An error of the protocol, passed on as it is.
+    #[error("{}", .0.message)]
+    Protocol(ErrorData),
+}
+
+impl FlowError {
+    /// The tool failed, and this is what its caller should read.
+    pub fn failed(words: impl Into<String>) -> Self {
+        Self::Failed(words.into())
+    }
+
+    /// Something is away that will be back: the round stays open, and the same request may be sent again.
+    pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Retry(source.into())
+    }
+
+    /// Whether its place is in a tool's result, where a person or a model reads it.
+    fn in_words(&self) -> bool {
+        matches!(
+            self,
+            Self::Failed(_)
+                | Self::LegacyClient
+                | Self::TooManyRounds { .. }
+                | Self::TooManyAsks { .. }
+                | Self::StateTooLarge { .. }
+                | Self::Busy(_)
+        )
+    }
+}
+
+impl From<ErrorData> for FlowError {
+    fn from(error: ErrorData) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl From<FlowError> for ErrorData {
+    fn from(error: FlowError) -> Self {
+        let words = error.to_string();
+        match error {
+            FlowError::Protocol(error) => error,
+            FlowError::MissingCapability { required } => Self::missing_required_client_capability(*required),
+            FlowError::StateUnreadable(source) => {
+                tracing::warn!(target: "rounds", error = %source, "{}", Refusal::HandlerState);
+                Refusal::frozen()
+            }
+            FlowError::LegacyClient | FlowError::NoPrincipal => Self::invalid_request(words, None),
+            FlowError::Retry(source) => {
+                tracing::warn!(target: "rounds", error = %source, "{words}");
+                Self::internal_error(words, Some(serde_json::json!({ "reason": "retry" })))
+            }
+            _ => Self::internal_error(words, None),
+        }
+    }
+}
+
+impl IntoCallToolResult for FlowError {
+    fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
+        if self.in_words() {
+            Ok(CallToolResult::error(vec![ContentBlock::text(self.to_string())]).into())
+        } else {
+            Err(self.into())
+        }
+    }
+}

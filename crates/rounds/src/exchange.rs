@@ -1,0 +1,179 @@
+//! The three requests that may be answered with a question, as one: `tools/call`, `prompts/get`, `resources/read`.
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    handler::server::tool::IntoCallToolResult,
+    model::{
+        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CreateTaskResult, GetPromptRequestParams,
+        GetPromptResponse, GetPromptResult, InputRequiredResult, InputResponses, JsonObject, ReadResourceRequestParams,
+        ReadResourceResponse, ReadResourceResult, ServerResult,
+    },
+    service::RequestContext,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{error::FlowError, observe::Outcome, seal::envelope::Method};
+
+/// A request that may be answered with a question.
+pub(crate) trait Exchange: Send + Sized + 'static {
+    const METHOD: Method;
+    type Response: Response;
+
+    fn target(&self) -> &str;
+    fn arguments(&self) -> Option<&JsonObject>;
+    fn answers(&mut self) -> &mut Option<InputResponses>;
+    fn state(&mut self) -> &mut Option<String>;
+    fn call<H: ServerHandler>(
+        self,
+        handler: &H,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<Self::Response, ErrorData>> + Send;
+}
+
+/// What such a request is answered with.
+pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clone + Send + 'static {
+    /// The result of a leg that ends the flow.
+    type Complete: DeserializeOwned + Into<Self>;
+
+    /// The questions, or the response itself when it has none.
+    fn into_asks(self) -> Result<InputRequiredResult, Self>;
+
+    /// How a leg with this response ended.
+    fn outcome(&self) -> Outcome;
+
+    /// The failure in words where the result has a place for them, as an error of the protocol otherwise.
+    fn failed(error: FlowError) -> Result<Self, ErrorData> {
+        Err(error.into())
+    }
+
+    /// Marks a result that depends on answers as one that nobody may keep.
+    fn forbid_caching(&mut self) {}
+
+    /// The response as a ledger keeps it: the result as it is on the wire.
+    fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let result: ServerResult = self.clone().into();
+        serde_json::to_vec(&result)
+    }
+
+    fn from_json(json: &[u8]) -> serde_json::Result<Self> {
+        let result: Value = serde_json::from_slice(json)?;
+        match result.get("resultType").and_then(Value::as_str) {
+            Some("input_required") => Ok(InputRequiredResult::deserialize(result)?.into()),
+            Some("task") => Self::task(result),
+            _ => Ok(Self::Complete::deserialize(result)?.into()),
+        }
+    }
+
+    fn task(_result: Value) -> serde_json::Result<Self> {
+        Err(serde::de::Error::custom("only a tool call becomes a task"))
+    }
+}
+
+macro_rules! exchange {
+    ($request:ty, $response:ty, $method:expr, $call:ident, $target:ident, |$this:ident| $arguments:expr) => {
+        impl Exchange for $request {
+            const METHOD: Method = $method;
+            type Response = $response;
+
+            fn target(&self) -> &str {
+                &self.$target
+            }
+
+            fn arguments(&self) -> Option<&JsonObject> {
+                let $this = self;
+                $arguments
+            }
+
+            fn answers(&mut self) -> &mut Option<InputResponses> {
+                &mut self.input_responses
+            }
+
+            fn state(&mut self) -> &mut Option<String> {
+                &mut self.request_state
+            }
+
+            fn call<H: ServerHandler>(
+                self,
+                handler: &H,
+                context: RequestContext<RoleServer>,
+            ) -> impl Future<Output = Result<Self::Response, ErrorData>> + Send {
+                handler.$call(self, context)
+            }
+        }
+    };
+}
+
+exchange!(CallToolRequestParams, CallToolResponse, Method::Tool, call_tool, name, |this| this.arguments.as_ref());
+exchange!(GetPromptRequestParams, GetPromptResponse, Method::Prompt, get_prompt, name, |this| this.arguments.as_ref());
+exchange!(ReadResourceRequestParams, ReadResourceResponse, Method::Resource, read_resource, uri, |_this| None);
+
+impl Response for CallToolResponse {
+    type Complete = CallToolResult;
+
+    fn into_asks(self) -> Result<InputRequiredResult, Self> {
+        match self {
+            Self::InputRequired(asks) => Ok(asks),
+            other => Err(other),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Complete(result) if result.is_error == Some(true) => Outcome::ToolError,
+            Self::InputRequired(_) => Outcome::InputRequired,
+            _ => Outcome::Complete,
+        }
+    }
+
+    fn failed(error: FlowError) -> Result<Self, ErrorData> {
+        error.into_call_tool_result()
+    }
+
+    fn task(result: Value) -> serde_json::Result<Self> {
+        Ok(CreateTaskResult::deserialize(result)?.into())
+    }
+}
+
+impl Response for GetPromptResponse {
+    type Complete = GetPromptResult;
+
+    fn into_asks(self) -> Result<InputRequiredResult, Self> {
+        match self {
+            Self::InputRequired(asks) => Ok(asks),
+            other => Err(other),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::InputRequired(_) => Outcome::InputRequired,
+            _ => Outcome::Complete,
+        }
+    }
+}
+
+impl Response for ReadResourceResponse {
+    type Complete = ReadResourceResult;
+
+    fn into_asks(self) -> Result<InputRequiredResult, Self> {
+        match self {
+            Self::InputRequired(asks) => Ok(asks),
+            other => Err(other),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::InputRequired(_) => Outcome::InputRequired,
+            _ => Outcome::Complete,
+        }
+    }
+
+    fn forbid_caching(&mut self) {
+        if let Self::Complete(result) = self {
+            result.ttl_ms = Some(0);
+            result.cache_scope = Some(CacheScope::Private);
+        }
+    }
+}

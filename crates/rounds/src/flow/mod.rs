@@ -1,0 +1,5 @@
+//! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
+
+pub(crate) mod claim;
+pub(crate) mod leg;
+pub(crate) mod view;

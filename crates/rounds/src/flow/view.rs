@@ -1,0 +1,35 @@
+//! What a handler can see of its leg. It travels in the request's extensions, and the extractors take it out.
+
+use std::sync::Arc;
+
+use rmcp::{RoleServer, service::RequestContext};
+
+use crate::{answer::Answers, error::FlowError, gate::Peer, ledger::Round};
+
+/// One leg, from the inside.
+#[derive(Debug)]
+pub(crate) struct View {
+    /// The round this leg answers; its number is zero on the first leg.
+    pub(crate) round: Round,
+    pub(crate) peer: Peer,
+    pub(crate) answers: Answers,
+    /// What the handler kept, as it wrote it.
+    pub(crate) state: Option<String>,
+    /// Whether the answers were asked for: they came with a state, and the state was opened.
+    pub(crate) solicited: bool,
+}
+
+/// How a [`View`] travels. Nobody else can put one into a request: the type cannot be named outside.
+#[derive(Clone)]
+struct Carried(Arc<View>);
+
+impl View {
+    pub(crate) fn put(self: &Arc<Self>, context: &mut RequestContext<RoleServer>) {
+        context.extensions.insert(Carried(self.clone()));
+    }
+
+    pub(crate) fn take(context: &RequestContext<RoleServer>, extractor: &'static str) -> Result<Arc<Self>, FlowError> {
+        let carried = context.extensions.get::<Carried>();
+        carried.map(|Carried(view)| view.clone()).ok_or(FlowError::NotWrapped { extractor })
+    }
+}

@@ -1,0 +1,179 @@
+//! The gate: what may leave. A question goes only to a client that declared it can answer it, in this very request.
+
+use rmcp::model::{
+    ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, ProtocolVersion,
+    RootsCapabilities, SamplingCapability, UrlElicitationCapability,
+};
+use rmcp::{RoleServer, service::RequestContext};
+
+use crate::{
+    error::FlowError,
+    seal::envelope::{Asked, Kind},
+};
+
+/// Which protocol the client of a request speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Era {
+    /// 2026-07-28 and later: questions are results.
+    Modern,
+    /// 2025-11-25 and before: questions are requests of the server's own, over a live connection.
+    Legacy,
+}
+
+impl Era {
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
+        match context.protocol_version() {
+            // Versions are ISO dates, so they compare as text.
+            Some(version) if version.as_str() >= ProtocolVersion::V_2026_07_28.as_str() => Self::Modern,
+            _ => Self::Legacy,
+        }
+    }
+}
+
+/// The peer of a leg: what it speaks, and what it can be asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) era: Era,
+    pub(crate) capabilities: ClientCapabilities,
+}
+
+impl Peer {
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
+        Self { era: Era::of(context), capabilities: context.client_capabilities().unwrap_or_default() }
+    }
+
+    /// Whether this kind of question may be sent.
+    pub(crate) fn can(&self, kind: Kind) -> bool {
+        let elicitation = self.capabilities.elicitation.as_ref();
+        match kind {
+            // `elicitation: {}` means form; `elicitation: {url: {}}` alone does not.
+            Kind::Form => elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none()),
+            Kind::Url => elicitation.is_some_and(|modes| modes.url.is_some()),
+            Kind::Sample => self.capabilities.sampling.is_some(),
+            Kind::Roots => self.capabilities.roots.is_some(),
+        }
+    }
+
+    /// Lets the questions through, as a list of what was asked, or says what the client would have to declare.
+    pub(crate) fn admit(&self, requests: &InputRequests) -> Result<Vec<Asked>, FlowError> {
+        if self.era == Era::Legacy {
+            return Err(FlowError::LegacyClient);
+        }
+        requests
+            .iter()
+            .map(|(key, request)| {
+                let kind = kind_of(request)?;
+                let tools = matches!(request, InputRequest::CreateMessage(request) if uses_tools(&request.params));
+                let declared = self.can(kind) && (!tools || self.can_use_tools());
+                let required = || Box::new(required(kind, tools));
+                declared
+                    .then(|| Asked { key: key.clone(), kind })
+                    .ok_or_else(|| FlowError::MissingCapability { required: required() })
+            })
+            .collect()
+    }
+
+    fn can_use_tools(&self) -> bool {
+        let sampling = self.capabilities.sampling.as_ref();
+        sampling.is_some_and(|sampling| sampling.tools.is_some())
+    }
+}
+
+fn kind_of(request: &InputRequest) -> Result<Kind, FlowError> {
+    Ok(match request {
+        InputRequest::CreateMessage(_) => Kind::Sample,
+        InputRequest::ListRoots(_) => Kind::Roots,
+        InputRequest::Elicitation(request) => match &request.params {
+            ElicitRequestParams::FormElicitationParams { .. } => Kind::Form,
+            ElicitRequestParams::UrlElicitationParams { .. } => Kind::Url,
+            _ => return Err(FlowError::failed("this version cannot ask in this mode")),
+        },
+        _ => return Err(FlowError::failed("this version cannot ask this kind of question")),
+    })
+}
+
+#[expect(deprecated, reason = "sampling is deprecated and still has to be gated")]
+fn uses_tools(params: &rmcp::model::CreateMessageRequestParams) -> bool {
+    params.tools.is_some() || params.tool_choice.is_some()
+}
+
+fn required(kind: Kind, tools: bool) -> ClientCapabilities {
+    let mut required = ClientCapabilities::default();
+    match kind {
+        Kind::Form => required.elicitation = Some(ElicitationCapability::new()),
+        Kind::Url => {
+            required.elicitation = Some(ElicitationCapability::new().with_url(UrlElicitationCapability::new()));
+        }
+        Kind::Sample => {
+            let mut sampling = SamplingCapability::default();
+            sampling.tools = tools.then(Default::default);
+            required.sampling = Some(sampling);
+        }
+        Kind::Roots => required.roots = Some(RootsCapabilities::default()),
+    }
+    required
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn peer(capabilities: Value) -> Peer {
+        Peer { era: Era::Modern, capabilities: serde_json::from_value(capabilities).unwrap() }
+    }
+
+    fn asks(request: Value) -> InputRequests {
+        InputRequests::from([("key".to_owned(), serde_json::from_value(request).unwrap())])
+    }
+
+    #[test]
+    fn a_question_goes_only_to_a_client_that_declared_its_kind_and_mode() {
+        let form = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}});
+        let url = json!({"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://x", "elicitationId": "1"}});
+        let sample = json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}});
+        let tools =
+            json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1, "tools": []}});
+        let roots = json!({"method": "roots/list"});
+        for (declared, admitted) in [
+            (json!({}), vec![]),
+            (json!({"elicitation": {}}), vec![&form]),
+            (json!({"elicitation": {"form": {}}}), vec![&form]),
+            (json!({"elicitation": {"url": {}}}), vec![&url]),
+            (json!({"elicitation": {"form": {}, "url": {}}}), vec![&form, &url]),
+            (json!({"sampling": {}}), vec![&sample]),
+            (json!({"sampling": {"tools": {}}}), vec![&sample, &tools]),
+            (json!({"roots": {}}), vec![&roots]),
+        ] {
+            for ask in [&form, &url, &sample, &tools, &roots] {
+                let outcome = peer(declared.clone()).admit(&asks(ask.clone()));
+                assert_eq!(outcome.is_ok(), admitted.contains(&ask), "{declared} asked {ask}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (ask, required) in [
+            (
+                json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}),
+                json!({"elicitation": {}}),
+            ),
+            (
+                json!({"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://x", "elicitationId": "1"}}),
+                json!({"elicitation": {"url": {}}}),
+            ),
+            (
+                json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1, "tools": []}}),
+                json!({"sampling": {"tools": {}}}),
+            ),
+            (json!({"method": "roots/list"}), json!({"roots": {}})),
+        ] {
+            let refused: rmcp::ErrorData = peer(json!({})).admit(&asks(ask)).unwrap_err().into();
+            assert_eq!(refused.code.0, -32021);
+            assert_eq!(refused.data, Some(json!({"requiredCapabilities": required})));
+        }
+    }
+}

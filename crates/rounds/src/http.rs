@@ -1,0 +1,41 @@
+//! Serving over streamable HTTP, with one `Rounds` behind every request.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+
+use crate::Rounds;
+
+/// How much longer than a flow a legacy session lives when nobody says anything.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl<H: ServerHandler> Rounds<H> {
+    /// This server as an HTTP service, to be mounted in axum, hyper or any tower stack.
+    ///
+    /// rmcp makes a new handler for every request by calling a factory; here the factory clones, so that every request
+    /// meets the same keys and the same ledger. Legacy sessions live longer than a flow, where rmcp's default would end
+    /// them while a person thinks.
+    ///
+    /// ```no_run
+    /// # async fn serve(server: rounds::Rounds<impl rmcp::ServerHandler>) -> std::io::Result<()> {
+    /// use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+    ///
+    /// let mcp = server.streamable_http(StreamableHttpServerConfig::default());
+    /// // axum: Router::new().nest_service("/mcp", mcp)
+    /// # let _ = mcp; Ok(()) }
+    /// ```
+    pub fn streamable_http(
+        &self,
+        config: StreamableHttpServerConfig,
+    ) -> StreamableHttpService<Self, LocalSessionManager> {
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(self.flow_deadline() + GRACE);
+        let server = self.clone();
+        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config)
+    }
+}

@@ -1,0 +1,131 @@
+//! The ledger: the store of what was claimed and replied, which makes a token single-use.
+//!
+//! One process needs nothing: [`MemoryLedger`] is the default. A fleet shares one ledger. Whatever implements
+//! [`Ledger`] has to pass the [`suite`](crate::ledger::suite).
+
+mod memory;
+#[cfg(any(test, feature = "test"))]
+pub mod suite;
+
+use std::{fmt, time::Duration};
+
+pub use memory::MemoryLedger;
+
+pub use crate::flow::claim::{Claim, Fence, Orphan, Step};
+use crate::{
+    clock::{BoxFuture, Timestamp},
+    seal::{Digest, FlowId},
+};
+
+/// Where claims and replies are kept.
+///
+/// Every method is one atomic step of [the life of a claim](Claim). None of them may succeed when it did not happen:
+/// a store that is away is [`LedgerError::Unavailable`], and the leg is answered with an error that asks for a retry.
+///
+/// Time comes with each call, so that a ledger needs no clock of its own.
+pub trait Ledger: Send + Sync + 'static {
+    /// A new flow is about to hand out its first token. Refuse it with [`LedgerError::Full`] when the claims of all
+    /// open flows would no longer fit; a flow that was let in is never refused later.
+    fn admit(&self, round: Round, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>>;
+
+    /// A leg wants to answer a round. A round that is not known yet is free.
+    fn claim(&self, round: Round, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
+
+    /// The owner is still at work. False when the round was taken over.
+    fn renew(&self, round: Round, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>>;
+
+    /// The owner has a reply, which is kept for equal retries; with none (too large to keep) they are refused. False
+    /// when the round was taken over: then nothing was recorded, and the reply is not to leave.
+    fn settle(&self, round: Round, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>>;
+
+    /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
+    /// is true: the owner has to go on for them.
+    fn release(
+        &self,
+        round: Round,
+        fence: Fence,
+        orphan: Orphan,
+        unless_awaited: bool,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>>;
+}
+
+/// One round of one flow: what is claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Round {
+    /// The flow.
+    pub flow: FlowId,
+    /// Which of its rounds, counted from one.
+    pub number: u32,
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.flow, self.number)
+    }
+}
+
+/// How long a record is kept: not for a moment less than until `until`, as forgetting a claim earlier would let its
+/// token be used again.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// The time now.
+    pub now: Timestamp,
+    /// When the token that the record guards expires.
+    pub until: Timestamp,
+}
+
+/// What a leg brings along when it claims a round.
+#[derive(Debug, Clone, Copy)]
+pub struct Bid {
+    /// The digest of its answers.
+    pub answers: Digest,
+    /// How long the record is kept.
+    pub keep: Keep,
+    /// For how long the owner is believed to be there without saying so.
+    pub lease: Duration,
+    /// What a lapsed lease means for this flow.
+    pub orphan: Orphan,
+}
+
+/// What became of a claim.
+#[non_exhaustive]
+pub enum Claimed {
+    /// The round is this leg's to run.
+    Fresh(Fence),
+    /// An equal leg is at work. The future is ready when that may have changed; until it is dropped, its owner counts
+    /// as waiting. Claim again then.
+    Running(BoxFuture<'static, ()>),
+    /// It was answered with the same answers, with this reply if it is still kept.
+    Done(Option<Vec<u8>>),
+    /// It was answered, or is being answered, with other answers.
+    AnsweredOtherwise,
+    /// It is over for good.
+    Dead,
+}
+
+impl fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fresh(fence) => write!(f, "Fresh({fence})"),
+            Self::Running(_) => f.write_str("Running"),
+            Self::Done(reply) => write!(f, "Done({})", if reply.is_some() { "kept" } else { "gone" }),
+            Self::AnsweredOtherwise => f.write_str("AnsweredOtherwise"),
+            Self::Dead => f.write_str("Dead"),
+        }
+    }
+}
+
+/// Why a ledger could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// There is no room for another flow.
+    #[error("the ledger is full: no more than {limit} open claims are kept")]
+    Full {
+        /// How many claims it keeps.
+        limit: usize,
+    },
+    /// The store cannot be reached, or did not do what it was told.
+    #[error("the ledger cannot be reached")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}

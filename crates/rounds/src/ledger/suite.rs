@@ -1,0 +1,224 @@
+//! The suite that every ledger has to pass: the life of a claim, step by step and with real concurrency.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! rounds::ledger::suite::run(|| async { rounds::ledger::MemoryLedger::new() }).await;
+//! # });
+//! ```
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Bid, Claimed, Keep, Ledger, Orphan, Round};
+use crate::{
+    clock::{Clock as _, SystemClock, Timestamp},
+    seal::{Digest, FlowId},
+};
+
+/// Runs every check, each against a ledger of its own (or against the same one: no two checks share a flow).
+///
+/// # Panics
+///
+/// At the first promise that the ledger breaks, naming it.
+pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
+    a_free_round_is_given_once(&ledger().await).await;
+    equal_answers_get_the_reply_and_other_answers_are_refused(&ledger().await).await;
+    a_reply_that_was_not_kept_is_gone_and_not_run_again(&ledger().await).await;
+    rounds_and_flows_are_apart(&ledger().await).await;
+    a_lapsed_lease_is_taken_over_and_the_old_owner_is_fenced_out(&ledger().await).await;
+    a_renewed_lease_is_not_taken_over(&ledger().await).await;
+    a_lapsed_lease_of_a_linear_flow_is_dead(&ledger().await).await;
+    a_released_round_is_free_or_dead(&ledger().await).await;
+    a_waiter_is_woken_by_the_outcome(&ledger().await).await;
+    an_awaited_round_is_not_released(&ledger().await).await;
+    of_many_at_once_one_is_fresh(Arc::new(ledger().await)).await;
+}
+
+const LEASE: Duration = Duration::from_secs(30);
+
+fn round() -> Round {
+    let mut flow = [0; 16];
+    getrandom::fill(&mut flow).expect("the operating system provides randomness");
+    Round { flow: FlowId::from_bytes(flow), number: 1 }
+}
+
+fn now() -> Timestamp {
+    SystemClock.now().into()
+}
+
+fn bid_at(now: Timestamp, answers: &str, orphan: Orphan) -> Bid {
+    Bid {
+        answers: Digest::of_principal(answers),
+        keep: Keep { now, until: now + Duration::from_secs(600) },
+        lease: LEASE,
+        orphan,
+    }
+}
+
+fn bid(answers: &str) -> Bid {
+    bid_at(now(), answers, Orphan::Free)
+}
+
+async fn claim(ledger: &impl Ledger, round: Round, bid: Bid) -> Claimed {
+    ledger.claim(round, bid).await.expect("the ledger is there")
+}
+
+async fn fresh(ledger: &impl Ledger, round: Round, bid: Bid) -> u32 {
+    match claim(ledger, round, bid).await {
+        Claimed::Fresh(fence) => fence,
+        other => panic!("expected a fresh claim, got {other:?}"),
+    }
+}
+
+async fn settle(ledger: &impl Ledger, round: Round, fence: u32, reply: Option<&str>) -> bool {
+    let reply = reply.map(|reply| reply.as_bytes().to_vec());
+    ledger.settle(round, fence, reply).await.expect("the ledger is there")
+}
+
+async fn a_free_round_is_given_once(ledger: &impl Ledger) {
+    let round = round();
+    let keep = bid("yes").keep;
+    ledger.admit(round, keep).await.expect("there is room for one flow");
+    fresh(ledger, round, bid("yes")).await;
+    assert!(matches!(claim(ledger, round, bid("yes")).await, Claimed::Running(_)), "equal answers wait");
+    let other = claim(ledger, round, bid("no")).await;
+    assert!(matches!(other, Claimed::AnsweredOtherwise), "other answers are refused: {other:?}");
+}
+
+async fn equal_answers_get_the_reply_and_other_answers_are_refused(ledger: &impl Ledger) {
+    let round = round();
+    let fence = fresh(ledger, round, bid("yes")).await;
+    assert!(settle(ledger, round, fence, Some("the reply")).await);
+    match claim(ledger, round, bid("yes")).await {
+        Claimed::Done(Some(reply)) => assert_eq!(reply, b"the reply"),
+        other => panic!("an equal retry gets the reply, got {other:?}"),
+    }
+    let other = claim(ledger, round, bid("no")).await;
+    assert!(matches!(other, Claimed::AnsweredOtherwise), "{other:?}");
+}
+
+async fn a_reply_that_was_not_kept_is_gone_and_not_run_again(ledger: &impl Ledger) {
+    let round = round();
+    let fence = fresh(ledger, round, bid("yes")).await;
+    assert!(settle(ledger, round, fence, None).await);
+    let again = claim(ledger, round, bid("yes")).await;
+    assert!(matches!(again, Claimed::Done(None)), "{again:?}");
+}
+
+async fn rounds_and_flows_are_apart(ledger: &impl Ledger) {
+    let first = round();
+    let next = Round { number: 2, ..first };
+    for round in [first, next, round()] {
+        fresh(ledger, round, bid("yes")).await;
+    }
+}
+
+async fn a_lapsed_lease_is_taken_over_and_the_old_owner_is_fenced_out(ledger: &impl Ledger) {
+    let round = round();
+    let start = now();
+    let old = fresh(ledger, round, bid_at(start, "yes", Orphan::Free)).await;
+    let late = start + LEASE;
+    let other = claim(ledger, round, bid_at(late, "no", Orphan::Free)).await;
+    assert!(matches!(other, Claimed::AnsweredOtherwise), "only equal answers take over: {other:?}");
+    let new = fresh(ledger, round, bid_at(late, "yes", Orphan::Free)).await;
+    assert!(new > old, "the fence rises");
+    assert!(!settle(ledger, round, old, Some("too late")).await, "the old owner cannot settle");
+    let renewed = ledger.renew(round, old, late + LEASE).await.expect("the ledger is there");
+    assert!(!renewed, "nor renew");
+    assert!(settle(ledger, round, new, Some("in time")).await);
+    match claim(ledger, round, bid_at(late, "yes", Orphan::Free)).await {
+        Claimed::Done(Some(reply)) => assert_eq!(reply, b"in time"),
+        other => panic!("the new owner's reply is kept, got {other:?}"),
+    }
+}
+
+async fn a_renewed_lease_is_not_taken_over(ledger: &impl Ledger) {
+    let round = round();
+    let start = now();
+    let fence = fresh(ledger, round, bid_at(start, "yes", Orphan::Free)).await;
+    let renewed = ledger.renew(round, fence, start + LEASE + LEASE).await;
+    assert!(renewed.expect("the ledger is there"));
+    let again = claim(ledger, round, bid_at(start + LEASE, "yes", Orphan::Free)).await;
+    assert!(matches!(again, Claimed::Running(_)), "{again:?}");
+}
+
+async fn a_lapsed_lease_of_a_linear_flow_is_dead(ledger: &impl Ledger) {
+    let round = round();
+    let start = now();
+    let fence = fresh(ledger, round, bid_at(start, "yes", Orphan::Dead)).await;
+    for _ in 0..2 {
+        let again = claim(ledger, round, bid_at(start + LEASE, "yes", Orphan::Dead)).await;
+        assert!(matches!(again, Claimed::Dead), "{again:?}");
+    }
+    assert!(!settle(ledger, round, fence, Some("too late")).await);
+}
+
+async fn a_released_round_is_free_or_dead(ledger: &impl Ledger) {
+    let round = round();
+    let fence = fresh(ledger, round, bid("yes")).await;
+    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    assert!(!kept.expect("the ledger is there"), "nobody waits");
+    let fence = fresh(ledger, round, bid("no")).await;
+    let kept = ledger.release(round, fence, Orphan::Dead, false).await;
+    assert!(!kept.expect("the ledger is there"));
+    let dead = claim(ledger, round, bid("no")).await;
+    assert!(matches!(dead, Claimed::Dead), "{dead:?}");
+}
+
+async fn a_waiter_is_woken_by_the_outcome(ledger: &impl Ledger) {
+    let round = round();
+    let fence = fresh(ledger, round, bid("yes")).await;
+    let Claimed::Running(waiting) = claim(ledger, round, bid("yes")).await else {
+        panic!("an equal leg waits");
+    };
+    assert!(settle(ledger, round, fence, Some("the reply")).await);
+    let woken = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    assert!(woken.is_ok(), "a waiter is woken when the round is settled");
+    assert!(matches!(claim(ledger, round, bid("yes")).await, Claimed::Done(Some(_))));
+}
+
+async fn an_awaited_round_is_not_released(ledger: &impl Ledger) {
+    let round = round();
+    let fence = fresh(ledger, round, bid("yes")).await;
+    let Claimed::Running(waiting) = claim(ledger, round, bid("yes")).await else {
+        panic!("an equal leg waits");
+    };
+    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    assert!(kept.expect("the ledger is there"), "an equal leg waits: the run goes on for it");
+    let again = claim(ledger, round, bid("yes")).await;
+    assert!(matches!(again, Claimed::Running(_)), "{again:?}");
+    drop((waiting, again));
+    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    assert!(!kept.expect("the ledger is there"), "the waiters went away");
+    fresh(ledger, round, bid("yes")).await;
+}
+
+async fn of_many_at_once_one_is_fresh(ledger: Arc<impl Ledger>) {
+    let round = round();
+    let legs: Vec<_> = (0..50)
+        .map(|_| {
+            let ledger = ledger.clone();
+            tokio::spawn(async move {
+                loop {
+                    match claim(&*ledger, round, bid("yes")).await {
+                        Claimed::Fresh(fence) => {
+                            tokio::task::yield_now().await;
+                            assert!(settle(&*ledger, round, fence, Some("the reply")).await);
+                            return true;
+                        }
+                        Claimed::Running(waiting) => waiting.await,
+                        Claimed::Done(Some(reply)) => {
+                            assert_eq!(reply, b"the reply");
+                            return false;
+                        }
+                        other => panic!("equal legs run, wait or get the reply, got {other:?}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut ran = 0;
+    for leg in legs {
+        ran += u32::from(leg.await.expect("no leg panics"));
+    }
+    assert_eq!(ran, 1, "of fifty equal legs at once one runs");
+}

@@ -1,0 +1,80 @@
+//! Limits: everything that could grow has one.
+
+use std::time::Duration;
+
+/// How much of everything there may be. Each limit has a default that suits most servers.
+///
+/// ```
+/// use rounds::Limits;
+///
+/// let limits = Limits::default().with_rounds(3).with_token_bytes(8 * 1024);
+/// assert_eq!(limits.rounds, 3);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How many rounds a flow may have: 10, which is also how many a client plays along with by default.
+    pub rounds: u32,
+    /// How many questions a round may have: 16.
+    pub asks: usize,
+    /// How long a token may be, in bytes: 64 KiB.
+    pub token_bytes: usize,
+    /// How large a reply may be to be kept for retries, in bytes: 256 KiB. A larger one is sent and not kept: a retry
+    /// of its leg gets the frozen error.
+    pub reply_bytes: usize,
+    /// How long a leg waits for an equal one that is at work: 30 seconds.
+    pub wait: Duration,
+    /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds.
+    pub lease: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            rounds: 10,
+            asks: 16,
+            token_bytes: 64 * 1024,
+            reply_bytes: 256 * 1024,
+            wait: Duration::from_secs(30),
+            lease: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Limits {
+    /// Sets how many rounds a flow may have.
+    pub fn with_rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// Sets how many questions a round may have.
+    pub fn with_asks(mut self, asks: usize) -> Self {
+        self.asks = asks;
+        self
+    }
+
+    /// Sets how long a token may be.
+    pub fn with_token_bytes(mut self, bytes: usize) -> Self {
+        self.token_bytes = bytes;
+        self
+    }
+
+    /// Sets how large a reply may be to be kept for retries.
+    pub fn with_reply_bytes(mut self, bytes: usize) -> Self {
+        self.reply_bytes = bytes;
+        self
+    }
+
+    /// Sets how long a leg waits for an equal one that is at work.
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Sets for how long an instance is believed to be there without saying so.
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+}

@@ -1,0 +1,166 @@
+//! Observing: one event for each station of a leg.
+//!
+//! ```text
+//! request ─▶ open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
+//! ```
+//!
+//! Logs, traces, the tour and the test kit all read this one stream. No event carries a state, an answer or a key.
+
+use std::fmt;
+
+use rmcp::{RoleServer, service::RequestContext};
+
+use crate::{
+    refusal::Refusal,
+    seal::{FlowId, envelope::Method},
+};
+
+/// Sees what happens to every leg. Register one with [`RoundsBuilder::observe`](crate::RoundsBuilder::observe).
+///
+/// It is called in the leg's own task: return quickly.
+pub trait Observe: Send + Sync + 'static {
+    /// Something happened.
+    fn event(&self, event: &Event<'_>);
+}
+
+/// One thing that happened to one leg.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The flow. Not known of a state that could not be opened.
+    pub flow: Option<FlowId>,
+    /// The round that the leg answers: zero for the first leg, which answers none.
+    pub round: u32,
+    /// What was requested.
+    pub method: Method,
+    /// The tool or prompt, by name, or the resource, by URI.
+    pub target: &'a str,
+    /// What happened.
+    pub station: &'a Station,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Station {
+    /// The state was opened and belongs to this request.
+    Opened,
+    /// The round is this leg's to run, under this fence.
+    Claimed {
+        /// Higher than one when a leg before it did not finish.
+        fence: u32,
+    },
+    /// An equal leg is at work, and this one waits for its reply.
+    Waiting,
+    /// The round was answered before, and this leg gets the same reply.
+    Replayed,
+    /// The handler runs, or runs again.
+    Resumed,
+    /// The leg ends with these questions.
+    Asked {
+        /// The questions' keys.
+        keys: Vec<String>,
+        /// How long the token is.
+        bytes: usize,
+    },
+    /// The leg was refused with the frozen error, for a reason that stays here.
+    Refused(Refusal),
+    /// The leg is over.
+    Ended(Outcome),
+}
+
+/// How a leg ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// With a result.
+    Complete,
+    /// With a result that says the tool failed.
+    ToolError,
+    /// With questions.
+    InputRequired,
+    /// With an error of the protocol.
+    Error {
+        /// Its code.
+        code: i32,
+    },
+    /// The client went away.
+    Cancelled,
+    /// The handler panicked.
+    Panicked,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("complete"),
+            Self::ToolError => f.write_str("tool_error"),
+            Self::InputRequired => f.write_str("input_required"),
+            Self::Error { code } => write!(f, "error {code}"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Panicked => f.write_str("panicked"),
+        }
+    }
+}
+
+/// The observer that is always there: events as `tracing` events, within a span for each leg.
+///
+/// Spans follow OpenTelemetry's conventions for MCP: `otel.name` is `tools/call weather`, with `mcp.method.name`,
+/// `gen_ai.tool.name`, and `rounds.flow`, `rounds.round` and `rounds.outcome`. With the `otel` feature a
+/// `_meta.traceparent` becomes the span's parent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tracing;
+
+impl Tracing {
+    pub(crate) fn span(method: Method, target: &str, context: &RequestContext<RoleServer>) -> tracing::Span {
+        let span = tracing::info_span!(
+            target: "rounds",
+            "leg",
+            otel.name = %format_args!("{method} {target}"),
+            otel.kind = "server",
+            mcp.method.name = method.as_str(),
+            gen_ai.tool.name = tracing::field::Empty,
+            gen_ai.prompt.name = tracing::field::Empty,
+            mcp.resource.uri = tracing::field::Empty,
+            rounds.flow = tracing::field::Empty,
+            rounds.round = tracing::field::Empty,
+            rounds.outcome = tracing::field::Empty,
+        );
+        let named = match method {
+            Method::Tool => "gen_ai.tool.name",
+            Method::Prompt => "gen_ai.prompt.name",
+            Method::Resource => "mcp.resource.uri",
+        };
+        span.record(named, target);
+        #[cfg(feature = "otel")]
+        crate::otel::set_parent(&span, &context.meta);
+        #[cfg(not(feature = "otel"))]
+        let _ = context;
+        span
+    }
+}
+
+impl Observe for Tracing {
+    fn event(&self, event: &Event<'_>) {
+        let span = tracing::Span::current();
+        if let Some(flow) = event.flow {
+            span.record("rounds.flow", tracing::field::display(flow));
+        }
+        span.record("rounds.round", event.round);
+        match event.station {
+            Station::Refused(refusal) => {
+                tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");
+            }
+            Station::Ended(outcome) => {
+                span.record("rounds.outcome", tracing::field::display(outcome));
+                tracing::debug!(target: "rounds", %outcome, "ended");
+            }
+            Station::Asked { keys, bytes } => tracing::debug!(target: "rounds", ?keys, bytes, "asked"),
+            Station::Claimed { fence } => tracing::debug!(target: "rounds", fence, "claimed"),
+            Station::Opened => tracing::debug!(target: "rounds", "opened"),
+            Station::Waiting => tracing::debug!(target: "rounds", "waiting for an equal leg"),
+            Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
+            Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Traces that began at the client: a W3C `traceparent` in a request's `_meta` becomes the parent of the leg's span.
+
+use opentelemetry::{
+    Context,
+    trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState},
+};
+use rmcp::model::RequestMetaObject;
+use serde_json::Value;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// A parent that cannot be read is no parent; the trace begins here then.
+pub(crate) fn set_parent(span: &tracing::Span, meta: &RequestMetaObject) {
+    let text = |key: &str| meta.get(key).and_then(Value::as_str);
+    let state = text("tracestate").and_then(|state| state.parse::<TraceState>().ok());
+    if let Some(parent) = text("traceparent").and_then(|parent| read(parent, state.unwrap_or_default())) {
+        let context = Context::new().with_remote_span_context(parent);
+        if let Err(error) = span.set_parent(context) {
+            tracing::debug!(target: "rounds", %error, "the span does not take the client's trace as its parent");
+        }
+    }
+}
+
+/// `00-<trace id>-<span id>-<flags>`
+fn read(traceparent: &str, state: TraceState) -> Option<SpanContext> {
+    let mut parts = traceparent.split('-');
+    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let well_formed =
+        version.len() == 2 && version != "ff" && trace.len() == 32 && span.len() == 16 && flags.len() == 2;
+    let flags = u8::from_str_radix(flags, 16).ok().filter(|_| well_formed)?;
+    let context = SpanContext::new(
+        TraceId::from_hex(trace).ok()?,
+        SpanId::from_hex(span).ok()?,
+        TraceFlags::new(flags),
+        true,
+        state,
+    );
+    context.is_valid().then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_is_read_and_a_broken_one_is_none() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = read(good, TraceState::default()).unwrap();
+        assert_eq!(context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+        assert!(context.is_remote() && context.is_sampled());
+        for bad in [
+            "",
+            "00",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-xyf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        ] {
+            assert!(read(bad, TraceState::default()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! [`Rounds`]: the handler around a handler that everything passes through.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::*,
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+
+use crate::{
+    clock::{Clock, SystemClock, Timestamp},
+    error::FlowError,
+    flow::leg,
+    ledger::{Ledger, MemoryLedger},
+    limits::Limits,
+    observe::{Event, Observe, Tracing},
+    principal::{Identify, Principal},
+    seal::{
+        FlowId, KeyRing,
+        envelope::Method,
+        ring::{DerivedRing, Purpose},
+        token::Nonce,
+    },
+};
+
+/// A server whose handlers may ask their user, safely, in the middle of a call.
+///
+/// It wraps any rmcp [`ServerHandler`] and is one itself, so it goes wherever rmcp takes one. It looks at `tools/call`,
+/// `prompts/get` and `resources/read`; everything else passes through untouched. [`new`](Self::new) needs no
+/// configuration; [`builder`](Self::builder) has it all.
+///
+/// Clones share everything: keys, ledger, limits. Where rmcp wants a factory, build once and clone there, or let
+/// [`streamable_http`](Self::streamable_http) do it.
+///
+/// ```no_run
+/// use rmcp::{ServerHandler, ServiceExt, transport::stdio};
+/// use rounds::Rounds;
+///
+/// struct Weather;
+/// impl ServerHandler for Weather {}
+///
+/// # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Rounds::new(Weather); // sealed, bound, single-use: no configuration
+/// server.serve(stdio()).await?.waiting().await?;
+/// # Ok(()) }
+/// ```
+pub struct Rounds<H> {
+    handler: Arc<H>,
+    core: Arc<Core>,
+}
+
+impl<H: ServerHandler> Rounds<H> {
+    /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds of
+    /// ten minutes, flows of an hour.
+    pub fn new(handler: H) -> Self {
+        Self::builder(handler).build().expect("the defaults fit together")
+    }
+
+    /// Wraps a handler with a configuration.
+    pub fn builder(handler: H) -> RoundsBuilder<H> {
+        RoundsBuilder {
+            handler,
+            keys: None,
+            audience: None,
+            identify: Box::new(Principal::from_request),
+            round_lifetime: Duration::from_secs(10 * 60),
+            flow_deadline: Duration::from_secs(60 * 60),
+            limits: Limits::default(),
+            clock: Arc::new(SystemClock),
+            ledger: None,
+            legacy: Legacy::default(),
+            observers: vec![Box::new(Tracing)],
+            announce_expiry: true,
+            entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
+        }
+    }
+
+    /// The handler that was wrapped.
+    pub fn handler(&self) -> &H {
+        &self.handler
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn flow_deadline(&self) -> Duration {
+        self.core.flow_deadline
+    }
+
+    /// Gives the running server other keys, at once and for all clones. See [`KeyRing`] for rotation.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::NoAudience`] when the server was built without an audience, and so with an ephemeral ring: a shared
+    /// ring needs one.
+    pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
+        let derived = derive(keys, self.core.audience.as_deref())?;
+        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(derived);
+        Ok(())
+    }
+}
+
+impl<H> Clone for Rounds<H> {
+    fn clone(&self) -> Self {
+        Self { handler: self.handler.clone(), core: self.core.clone() }
+    }
+}
+
+impl<H> fmt::Debug for Rounds<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rounds")
+            .field("handler", &std::any::type_name::<H>())
+            .field("audience", &self.core.audience)
+            .field("limits", &self.core.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to do with a client of the legacy era when a handler that is called again for each round ([`Round`]) asks.
+///
+/// [`Round`]: crate::Round
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Legacy {
+    /// The handler decides, by looking at [`Round::era`](crate::Round::era): a default, or an error of its own. One that
+    /// asks anyway fails with a tool error in plain words.
+    #[default]
+    Degrade,
+}
+
+/// Configures a [`Rounds`]. Made by [`Rounds::builder`].
+pub struct RoundsBuilder<H> {
+    handler: H,
+    keys: Option<KeyRing>,
+    audience: Option<String>,
+    identify: Box<dyn Identify>,
+    round_lifetime: Duration,
+    flow_deadline: Duration,
+    limits: Limits,
+    clock: Arc<dyn Clock>,
+    ledger: Option<Arc<dyn Ledger>>,
+    legacy: Legacy,
+    observers: Vec<Box<dyn Observe>>,
+    announce_expiry: bool,
+    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+}
+
+impl<H: ServerHandler> RoundsBuilder<H> {
+    /// Seals with these keys instead of a random one. A ring that others may share needs an [`audience`](Self::audience).
+    pub fn keys(mut self, keys: KeyRing) -> Self {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// Names the service that these keys seal for, such as `weather-prod`. All instances of one service have the same;
+    /// two services that share keys cannot open each other's tokens.
+    pub fn audience(mut self, audience: impl Into<String>) -> Self {
+        self.audience = Some(audience.into());
+        self
+    }
+
+    /// Says how to tell whose request it is. By default a [`Principal`] that middleware put into the request.
+    pub fn principal(mut self, identify: impl Identify) -> Self {
+        self.identify = Box::new(identify);
+        self
+    }
+
+    /// How long a person has to answer a round: ten minutes by default.
+    pub fn round_lifetime(mut self, lifetime: Duration) -> Self {
+        self.round_lifetime = lifetime;
+        self
+    }
+
+    /// How long a flow may take in all, from its first leg: an hour by default.
+    pub fn flow_deadline(mut self, deadline: Duration) -> Self {
+        self.flow_deadline = deadline;
+        self
+    }
+
+    /// Sets the limits.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own.
+    pub fn ledger(mut self, ledger: impl Ledger) -> Self {
+        self.ledger = Some(Arc::new(ledger));
+        self
+    }
+
+    /// Says what to do with clients of the legacy era.
+    pub fn legacy(mut self, legacy: Legacy) -> Self {
+        self.legacy = legacy;
+        self
+    }
+
+    /// Adds an observer. The one that writes `tracing` events and spans is always there.
+    pub fn observe(mut self, observer: impl Observe) -> Self {
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// Whether a question tells the client how long it is good for, as `_meta: {"rounds/expiresInMs": n}`. It does by
+    /// default.
+    pub fn announce_expiry(mut self, announce: bool) -> Self {
+        self.announce_expiry = announce;
+        self
+    }
+
+    /// Takes flow names and nonces from here instead of the operating system: for tests that compare tokens, and for
+    /// nothing else, as a nonce used twice gives away what was sealed.
+    #[cfg(feature = "test")]
+    pub fn entropy(mut self, entropy: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
+        self.entropy = Box::new(entropy);
+        self
+    }
+
+    /// Builds the server.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when the parts do not fit together; its message says what to do.
+    pub fn build(self) -> Result<Rounds<H>, BuildError> {
+        let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
+        let positive = [
+            ("round lifetime", !self.round_lifetime.is_zero()),
+            ("flow deadline", !self.flow_deadline.is_zero()),
+            ("limit of rounds", self.limits.rounds > 0),
+            ("limit of asks", self.limits.asks > 0),
+            ("limit of token bytes", self.limits.token_bytes > 0),
+            ("lease", !self.limits.lease.is_zero()),
+        ];
+        if let Some((what, _)) = positive.into_iter().find(|(_, positive)| !positive) {
+            return Err(BuildError::Zero { what });
+        }
+        let Legacy::Degrade = self.legacy;
+        let core = Core {
+            keys: RwLock::new(Arc::new(derive(&keys, self.audience.as_deref())?)),
+            audience: self.audience,
+            identify: self.identify,
+            round_lifetime: self.round_lifetime,
+            flow_deadline: self.flow_deadline,
+            limits: self.limits,
+            clock: self.clock,
+            ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
+            observers: self.observers,
+            announce_expiry: self.announce_expiry,
+            entropy: self.entropy,
+            warned_of_http: AtomicBool::new(false),
+        };
+        Ok(Rounds { handler: Arc::new(self.handler), core: Arc::new(core) })
+    }
+}
+
+impl<H> fmt::Debug for RoundsBuilder<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoundsBuilder")
+            .field("keys", &self.keys)
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a [`Rounds`] could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A ring that is not ephemeral has no audience.
+    #[error(
+        "keys that others may share need an audience: add `.audience(\"your-service\")`, the same on every instance \
+         and different from every other service with these keys"
+    )]
+    NoAudience,
+    /// Something is zero that must not be.
+    #[error("the {what} is zero: no question could ever be answered")]
+    Zero {
+        /// What it is.
+        what: &'static str,
+    },
+}
+
+fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<DerivedRing, BuildError> {
+    match audience {
+        Some(audience) if !audience.is_empty() => Ok(keys.derive(Purpose::State, audience)),
+        _ if keys.is_ephemeral() => Ok(keys.derive(Purpose::State, "")),
+        _ => Err(BuildError::NoAudience),
+    }
+}
+
+/// What all clones of a [`Rounds`] share.
+pub(crate) struct Core {
+    keys: RwLock<Arc<DerivedRing>>,
+    audience: Option<String>,
+    identify: Box<dyn Identify>,
+    pub(crate) round_lifetime: Duration,
+    pub(crate) flow_deadline: Duration,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    observers: Vec<Box<dyn Observe>>,
+    pub(crate) announce_expiry: bool,
+    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    warned_of_http: AtomicBool,
+}
+
+impl Core {
+    pub(crate) fn keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now().into()
+    }
+
+    pub(crate) fn new_flow(&self) -> FlowId {
+        let mut id = [0; 16];
+        (self.entropy)(&mut id);
+        FlowId::from_bytes(id)
+    }
+
+    pub(crate) fn new_nonce(&self) -> Nonce {
+        let mut nonce = Nonce::default();
+        (self.entropy)(&mut nonce);
+        nonce
+    }
+
+    pub(crate) fn identify(&self, context: &RequestContext<RoleServer>) -> Option<Principal> {
+        self.identify.identify(context)
+    }
+
+    /// Whether somebody may be asked of whom this much is known.
+    pub(crate) fn require_principal(&self, present: bool, over_http: bool) -> Result<(), FlowError> {
+        if present {
+            return Ok(());
+        }
+        if self.identify.is_required() {
+            return Err(FlowError::NoPrincipal);
+        }
+        if over_http && !self.warned_of_http.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "rounds",
+                "a question leaves over HTTP for nobody in particular: whoever has its state can answer it. Put a \
+                 `rounds::Principal` into the request where you authenticate it, or insist on one with \
+                 `Principal::required`"
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn observe(&self, event: &Event<'_>) {
+        for observer in &self.observers {
+            observer.event(event);
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+pub(crate) fn is_over_http(context: &RequestContext<RoleServer>) -> bool {
+    context.extensions.get::<http::request::Parts>().is_some()
+}
+
+#[cfg(not(feature = "http"))]
+pub(crate) fn is_over_http(_context: &RequestContext<RoleServer>) -> bool {
+    false
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<H: ServerHandler> ServerHandler for Rounds<H> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        leg::play(&self.core, &*self.handler, request, context).await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        leg::play(&self.core, &*self.handler, request, context).await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        leg::play(&self.core, &*self.handler, request, context).await
+    }
+
+    /// rmcp takes a request whose state is no string, or whose answers are no map, for one it does not know.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let param = |name: &str| request.params.as_ref().and_then(|params| params.get(name));
+        let wrong = |name, right: fn(&serde_json::Value) -> bool| {
+            param(name).is_some_and(|value| !value.is_null() && !right(value))
+        };
+        match Method::from_name(&request.method) {
+            Some(method)
+                if wrong("requestState", serde_json::Value::is_string)
+                    || wrong("inputResponses", serde_json::Value::is_object) =>
+            {
+                Err(leg::refuse_unreadable(&self.core, method))
+            }
+            _ => self.handler.on_custom_request(request, context).await,
+        }
+    }
+
+    async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.handler.ping(context).await
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.handler.initialize(request, context).await
+    }
+
+    fn negotiate_initialize(&self, request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData> {
+        self.handler.negotiate_initialize(request)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        ServerHandler::supported_protocol_versions(&*self.handler)
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        self.handler.discover(context).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.handler.complete(request, context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.set_level(request, context).await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.handler.list_prompts(request, context).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.handler.list_resources(request, context).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.handler.list_resource_templates(request, context).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.handler.accepted_subscription_filter(requested)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.handler.listen(context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.subscribe(request, context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.unsubscribe(request, context).await
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.handler.list_tools(request, context).await
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.handler.get_tool(name)
+    }
+
+    async fn on_cancelled(&self, notification: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handler.on_cancelled(notification, context).await;
+    }
+
+    async fn on_progress(&self, notification: ProgressNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handler.on_progress(notification, context).await;
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.handler.on_initialized(context).await;
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.handler.on_roots_list_changed(context).await;
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, context: NotificationContext<RoleServer>) {
+        self.handler.on_custom_notification(notification, context).await;
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerHandler::get_info(&*self.handler)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.handler.get_task(request, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.update_task(request, context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handler.cancel_task(request, context).await
+    }
+}

@@ -1,0 +1,139 @@
+//! Digests of canonical JSON, so that equal requests have equal digests however they were spelled.
+
+use std::fmt;
+
+use rmcp::model::{InputResponses, JsonObject};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Of the arguments of a call. Absent arguments and `{}` are equal.
+    pub(crate) fn of_arguments(arguments: Option<&JsonObject>) -> Self {
+        match arguments {
+            Some(arguments) if !arguments.is_empty() => Self::of_json("arguments", arguments),
+            _ => Self::of_parts("arguments", b"{}"),
+        }
+    }
+
+    /// Of the answers that came with a leg.
+    pub(crate) fn of_answers(answers: &InputResponses) -> Self {
+        Self::of_json("answers", answers)
+    }
+
+    /// Of the name of whoever is calling.
+    pub(crate) fn of_principal(name: &str) -> Self {
+        Self::of_parts("principal", name.as_bytes())
+    }
+
+    /// The bytes of the digest.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn of_json<T: Serialize>(domain: &str, json: &T) -> Self {
+        // Serialising to a `Value` first costs a copy, and makes the one place where integers are looked at.
+        let canonical = serde_json::to_value(json)
+            .map(exact)
+            .and_then(|value| serde_json_canonicalizer::to_vec(&value))
+            .expect("JSON that was just parsed has string keys and finite numbers");
+        Self::of_parts(domain, &canonical)
+    }
+
+    fn of_parts(domain: &str, content: &[u8]) -> Self {
+        let digest = Sha256::new()
+            .chain_update(b"rounds/digest/1/")
+            .chain_update(domain)
+            .chain_update(b"\0")
+            .chain_update(content);
+        Self(digest.finalize().into())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in &self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Canonical JSON (RFC 8785) knows numbers as doubles only, and would make one number of two neighbouring integers
+/// beyond 2^53. Those become strings that no other string can be confused with; everything else stays.
+fn exact(value: Value) -> Value {
+    const LARGEST_EXACT: u64 = 1 << 53;
+    match value {
+        Value::Number(number) if number.is_i64() || number.is_u64() => {
+            let magnitude = number.as_i64().map_or(u64::MAX, i64::unsigned_abs);
+            if magnitude > LARGEST_EXACT { Value::String(format!("\0integer {number}")) } else { Value::Number(number) }
+        }
+        Value::String(text) if text.starts_with('\0') => Value::String(format!("\0string {text}")),
+        Value::Array(items) => items.into_iter().map(exact).collect(),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, exact(value))).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn digest(arguments: Value) -> Digest {
+        Digest::of_arguments(arguments.as_object())
+    }
+
+    #[test]
+    fn spelling_does_not_matter() {
+        let parsed = |text: &str| digest(serde_json::from_str(text).unwrap());
+        assert_eq!(parsed(r#"{"a":1,"b":{"c":2,"d":3}}"#), parsed(r#"{"b":{"d":3,"c":2},"a":1}"#));
+        assert_eq!(parsed(r#"{"a":1}"#), parsed(r#"{"a":1.0}"#));
+        assert_eq!(parsed(r#"{"a":1}"#), parsed(r#"{"a":1e0}"#));
+        assert_eq!(parsed(r#"{"a":0}"#), parsed(r#"{"a":-0.0}"#));
+        assert_eq!(parsed(r#"{"a":"A"}"#), parsed(r#"{"a":"\u0041"}"#));
+        assert_eq!(Digest::of_arguments(None), parsed("{}"));
+    }
+
+    #[test]
+    fn meaning_does() {
+        let all = [
+            json!({}),
+            json!({"a": 1}),
+            json!({"a": "1"}),
+            json!({"a": null}),
+            json!({"a": false}),
+            json!({"a": []}),
+            json!({"a": {}}),
+            json!({"a": [1, 2]}),
+            json!({"a": [2, 1]}),
+            json!({"a": 1, "b": 1}),
+            json!({"a": 1.5}),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for (j, other) in all.iter().enumerate() {
+                assert_eq!(i == j, digest(one.clone()) == digest(other.clone()), "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_large_integers_differ() {
+        let big = json!({"order": 9_007_199_254_740_993_u64});
+        assert_ne!(digest(big.clone()), digest(json!({"order": 9_007_199_254_740_992_u64})));
+        assert_ne!(digest(json!({"n": u64::MAX})), digest(json!({"n": u64::MAX - 1})));
+        assert_ne!(digest(json!({"n": i64::MIN})), digest(json!({"n": i64::MIN + 1})));
+        assert_ne!(digest(big), digest(json!({"order": "\0integer 9007199254740993"})));
+    }
+
+    #[test]
+    fn arguments_and_answers_are_apart() {
+        let answers = InputResponses::from([("a".to_owned(), json!(1))]);
+        assert_ne!(digest(json!({"a": 1})), Digest::of_answers(&answers));
+    }
+}

@@ -1,0 +1,373 @@
+//! The key ring: which keys seal, which open, and how the keys for each purpose are derived from them.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use hkdf::Hkdf;
+use sha2::Sha256;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The shortest key a ring takes, in bytes.
+pub(crate) const MIN_KEY_BYTES: usize = 32;
+
+/// The keys of a server or a fleet: the first one seals, all of them open.
+///
+/// # Rotation
+///
+/// Replace a key in three steps, each on every instance before the next begins, and no flow notices:
+/// append the new key (it opens, the old one still seals), move it to the front (it seals, the old one still
+/// opens), and drop the old one after a flow deadline has passed. [`Rounds::set_keys`](crate::Rounds::set_keys)
+/// does each step without a restart.
+///
+/// # Secrets
+///
+/// Keys are at least 32 bytes, are wiped from memory on drop, and are never printed: `Debug` shows an id for each,
+/// which tells two keys apart and says nothing of either. What seals a token is never a key of the ring itself but one
+/// derived from it for that purpose and audience.
+///
+/// ```
+/// use rounds::KeyRing;
+///
+/// let old = "6f6c64206b657920207468697274792d74776f206279746573206c6f6e672e2e";
+/// let new = "6e6577206b657920207468697274792d74776f206279746573206c6f6e672e2e";
+/// let ring = KeyRing::from_hex([new, old])?; // `new` seals, both open
+/// assert!(!format!("{ring:?}").contains(new));
+/// # Ok::<(), rounds::KeyError>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyRing {
+    keys: Vec<Zeroizing<Vec<u8>>>,
+    ephemeral: bool,
+}
+
+impl KeyRing {
+    /// A ring of one random key that exists in this process only: what [`Rounds::new`](crate::Rounds::new) uses.
+    ///
+    /// A restart forgets it, and every flow that was open ends with the frozen error.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no randomness to give, as nothing can be sealed safely then.
+    pub fn ephemeral() -> Self {
+        let mut key = Zeroizing::new(vec![0; MIN_KEY_BYTES]);
+        getrandom::fill(&mut key).expect("the operating system provides randomness");
+        Self { keys: vec![key], ephemeral: true }
+    }
+
+    /// A ring of these keys, the first of which seals.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] when there is no key, one is shorter than 32 bytes, or one is there twice.
+    pub fn from_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Result<Self, KeyError> {
+        let keys = keys.into_iter().map(|key| Zeroizing::new(key.as_ref().to_vec()));
+        Self::from_keys(keys.zip(1..).map(|(key, place)| Ok((place, key))))
+    }
+
+    /// A ring of hex-encoded keys, the first of which seals.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] as for [`from_bytes`](Self::from_bytes), and when a key is not hexadecimal.
+    pub fn from_hex<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Result<Self, KeyError> {
+        let keys = keys.into_iter().zip(1..);
+        Self::from_keys(keys.map(|(key, place)| Ok((place, decode_hex(key.as_ref(), place)?))))
+    }
+
+    /// A ring read from a file: one hex key a line, blank lines and lines that begin with `#` ignored.
+    ///
+    /// `rounds keygen > keys` writes such a file.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] naming the line that is wrong and why, or the reason the file could not be read.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeyError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| KeyError::Unreadable { path: path.display().to_string(), source })?;
+        let text = Zeroizing::new(text);
+        let lines = text.lines().map(str::trim).zip(1..);
+        let keys = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+        Self::from_keys(keys.map(|(line, place)| Ok((place, decode_hex(line, place)?))))
+    }
+
+    fn from_keys(keys: impl Iterator<Item = Result<(usize, Zeroizing<Vec<u8>>), KeyError>>) -> Result<Self, KeyError> {
+        let mut ring: Vec<(usize, Zeroizing<Vec<u8>>)> = Vec::new();
+        for key in keys {
+            let (place, key) = key?;
+            if key.len() < MIN_KEY_BYTES {
+                return Err(KeyError::Short { place, bytes: key.len() });
+            }
+            if let Some((first, _)) = ring.iter().find(|(_, known)| *known == key) {
+                return Err(KeyError::Duplicate { place, first: *first });
+            }
+            ring.push((place, key));
+        }
+        if ring.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        Ok(Self { keys: ring.into_iter().map(|(_, key)| key).collect(), ephemeral: false })
+    }
+
+    /// Whether this ring was made by [`ephemeral`](Self::ephemeral).
+    pub fn is_ephemeral(&self) -> bool {
+        self.ephemeral
+    }
+
+    /// The keys of this ring for one purpose and audience.
+    pub(crate) fn derive(&self, purpose: Purpose, audience: &str) -> DerivedRing {
+        let keys: Vec<_> = self.keys.iter().map(|key| DerivedKey::new(key, purpose, audience)).collect();
+        if self.ephemeral {
+            remember_ephemeral(keys.iter().map(|key| key.id));
+        }
+        DerivedRing { keys }
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.keys.iter().map(|key| {
+            let mut id = KeyId::default();
+            expand(key, &[b"rounds/ring-id/1"], &mut id);
+            id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        });
+        f.write_str("KeyRing")?;
+        f.debug_list().entries(ids).finish()
+    }
+}
+
+/// Why a key ring could not be made. Places are counted from one: lines for a file, positions otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// There is no key at all.
+    #[error("the key ring is empty: it needs at least one key of {MIN_KEY_BYTES} bytes; `rounds keygen` prints one")]
+    Empty,
+    /// A key is too short.
+    #[error("key {place} has {bytes} bytes and needs at least {MIN_KEY_BYTES}; `rounds keygen` prints a good one")]
+    Short {
+        /// Which key, or which line of the file.
+        place: usize,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A key is in the ring twice.
+    #[error("key {place} is the same as key {first}: remove one of them")]
+    Duplicate {
+        /// Which key, or which line of the file.
+        place: usize,
+        /// Where it stands already.
+        first: usize,
+    },
+    /// A key is not written in hexadecimal.
+    #[error("key {place} is not hexadecimal: {why}")]
+    NotHex {
+        /// Which key, or which line of the file.
+        place: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The key file could not be read.
+    #[error("cannot read the key file {path}")]
+    Unreadable {
+        /// The file's path.
+        path: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// What a derived key is for. Keys of different purposes have nothing in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose {
+    /// Sealing `requestState`.
+    State,
+}
+
+impl Purpose {
+    fn label(self) -> &'static [u8] {
+        match self {
+            Self::State => b"rounds/state/1",
+        }
+    }
+}
+
+/// Names a derived key in a token. It is derived from the derived key, so that it says nothing of the ring's key and
+/// the same key under another audience has another id.
+pub(crate) type KeyId = [u8; 8];
+
+/// A ring's keys, derived for one purpose and audience.
+pub(crate) struct DerivedRing {
+    keys: Vec<DerivedKey>,
+}
+
+impl DerivedRing {
+    pub(crate) fn sealing(&self) -> &DerivedKey {
+        // A ring has at least one key: `KeyRing` cannot be made without.
+        &self.keys[0]
+    }
+
+    pub(crate) fn find(&self, id: KeyId) -> Option<&DerivedKey> {
+        self.keys.iter().find(|key| key.id == id)
+    }
+}
+
+pub(crate) struct DerivedKey {
+    pub(crate) id: KeyId,
+    pub(crate) cipher: XChaCha20Poly1305,
+}
+
+impl DerivedKey {
+    fn new(key: &[u8], purpose: Purpose, audience: &str) -> Self {
+        let mut derived = Zeroizing::new([0; 32]);
+        // A purpose's label is fixed, so label and audience cannot run into each other.
+        expand(key, &[purpose.label(), audience.as_bytes()], &mut derived[..]);
+        let mut id = KeyId::default();
+        expand(&derived[..], &[b"rounds/key-id/1"], &mut id);
+        let mut cipher_key = chacha20poly1305::Key::from(*derived);
+        let cipher = XChaCha20Poly1305::new(&cipher_key);
+        cipher_key.zeroize();
+        Self { id, cipher }
+    }
+}
+
+fn expand(secret: &[u8], info: &[&[u8]], out: &mut [u8]) {
+    Hkdf::<Sha256>::new(None, secret)
+        .expand_multi_info(info, out)
+        .expect("32 bytes are within what HKDF-SHA-256 can expand to");
+}
+
+/// The ids of this process's ephemeral keys, the newest last, so that a token sealed by another `Rounds` of the same
+/// process can be told from a forged one in the log.
+static EPHEMERAL: Mutex<VecDeque<KeyId>> = Mutex::new(VecDeque::new());
+const EPHEMERAL_KEPT: usize = 1024;
+
+fn remember_ephemeral(ids: impl Iterator<Item = KeyId>) {
+    let mut known = EPHEMERAL.lock().unwrap_or_else(PoisonError::into_inner);
+    known.extend(ids);
+    while known.len() > EPHEMERAL_KEPT {
+        known.pop_front();
+    }
+}
+
+/// Whether an ephemeral ring of this process has this key.
+pub(crate) fn is_ephemeral_of_this_process(id: KeyId) -> bool {
+    let known = EPHEMERAL.lock().unwrap_or_else(PoisonError::into_inner);
+    known.contains(&id)
+}
+
+fn decode_hex(text: &str, place: usize) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let bad = |why| KeyError::NotHex { place, why };
+    if !text.len().is_multiple_of(2) {
+        return Err(bad("it has an odd number of digits"));
+    }
+    let mut key = Zeroizing::new(Vec::with_capacity(text.len() / 2));
+    for pair in text.as_bytes().chunks_exact(2) {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        match (digit(pair[0]), digit(pair[1])) {
+            (Some(high), Some(low)) => key.push((high * 16 + low) as u8),
+            _ => return Err(bad("it has a character other than 0-9 and a-f")),
+        }
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: [u8; 32] = [1; 32];
+    const B: [u8; 32] = [2; 32];
+
+    fn written(text: &str) -> tempfile::Written {
+        tempfile::Written::new(text)
+    }
+
+    #[test]
+    fn each_way_to_get_a_ring_wrong_says_which_key_and_why() {
+        let say = |ring: Result<KeyRing, KeyError>| ring.unwrap_err().to_string();
+        assert!(say(KeyRing::from_bytes(Vec::<[u8; 32]>::new())).starts_with("the key ring is empty"));
+        assert!(say(KeyRing::from_bytes([&A[..], &A[..31]])).starts_with("key 2 has 31 bytes and needs at least 32"));
+        assert_eq!(say(KeyRing::from_bytes([A, B, A])), "key 3 is the same as key 1: remove one of them");
+        assert_eq!(say(KeyRing::from_hex(["abc"])), "key 1 is not hexadecimal: it has an odd number of digits");
+        assert_eq!(
+            say(KeyRing::from_hex(["zz".repeat(32)])),
+            "key 1 is not hexadecimal: it has a character other than 0-9 and a-f"
+        );
+        assert!(say(KeyRing::from_file("/no/such/file")).contains("/no/such/file"));
+    }
+
+    #[test]
+    fn a_key_file_takes_comments_and_names_the_line_of_a_broken_key() {
+        let key = "ab".repeat(32);
+        let good = written(&format!("# the ring\n\n{key}\n  # retired soon\n{}\n", "cd".repeat(32)));
+        assert_eq!(KeyRing::from_file(good.path()).unwrap().keys.len(), 2);
+        let bad = written(&format!("# the ring\n{key}\n\nnonsense\n"));
+        let said = KeyRing::from_file(bad.path()).unwrap_err().to_string();
+        assert!(said.starts_with("key 4 is not hexadecimal"), "{said}");
+        let twice = written(&format!("{key}\n#\n{key}\n"));
+        let said = KeyRing::from_file(twice.path()).unwrap_err().to_string();
+        assert_eq!(said, "key 3 is the same as key 1: remove one of them");
+        assert!(matches!(KeyRing::from_file(written("# only a comment\n").path()), Err(KeyError::Empty)));
+    }
+
+    #[test]
+    fn debug_prints_no_key() {
+        let printed = format!("{:?}", KeyRing::from_bytes([A, B]).unwrap());
+        let ids = printed.strip_prefix("KeyRing[\"").and_then(|rest| rest.strip_suffix("\"]")).unwrap();
+        let (one, two) = ids.split_once("\", \"").unwrap();
+        assert!(one.len() == 16 && two.len() == 16 && one != two, "{printed}");
+        assert!(!printed.contains("0101") && !printed.contains("0202"), "{printed}");
+    }
+
+    #[test]
+    fn the_audience_changes_the_key_and_its_id() {
+        let ring = KeyRing::from_bytes([A]).unwrap();
+        let one = ring.derive(Purpose::State, "one");
+        assert_eq!(one.sealing().id, ring.derive(Purpose::State, "one").sealing().id);
+        assert_ne!(one.sealing().id, ring.derive(Purpose::State, "two").sealing().id);
+    }
+
+    #[test]
+    fn an_ephemeral_key_is_known_in_its_own_process() {
+        let ring = KeyRing::ephemeral().derive(Purpose::State, "");
+        assert!(is_ephemeral_of_this_process(ring.sealing().id));
+        let shared = KeyRing::from_bytes([A]).unwrap().derive(Purpose::State, "");
+        assert!(!is_ephemeral_of_this_process(shared.sealing().id));
+    }
+
+    /// A file that is gone when the test is over.
+    mod tempfile {
+        use std::{
+            path::{Path, PathBuf},
+            sync::atomic::{AtomicU32, Ordering},
+        };
+
+        pub(super) struct Written(PathBuf);
+
+        impl Written {
+            pub(super) fn new(text: &str) -> Self {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let name = format!("rounds-ring-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+                let path = std::env::temp_dir().join(name);
+                std::fs::write(&path, text).unwrap();
+                Self(path)
+            }
+
+            pub(super) fn path(&self) -> &Path {
+                &self.0
+            }
+        }
+
+        impl Drop for Written {
+            fn drop(&mut self) {
+                let _ = std::fs::remove_file(&self.0);
+            }
+        }
+    }
+}

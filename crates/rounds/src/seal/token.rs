@@ -1,0 +1,198 @@
+//! The token: what `requestState` looks like on the wire.
+//!
+//! `r1.` and then, as canonical unpadded base64url, key id (8 bytes), nonce (24), ciphertext and tag (16).
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use chacha20poly1305::{
+    XNonce,
+    aead::{Aead, Payload},
+};
+
+use super::ring::{DerivedRing, KeyId, is_ephemeral_of_this_process};
+use crate::refusal::Refusal;
+
+const PREFIX: &str = "r1.";
+const KEY_ID_BYTES: usize = size_of::<KeyId>();
+const NONCE_BYTES: usize = size_of::<Nonce>();
+const HEADER_BYTES: usize = KEY_ID_BYTES + NONCE_BYTES;
+
+/// Random for every token. 24 bytes are enough to draw without ever looking back.
+pub(crate) type Nonce = [u8; 24];
+
+/// Encrypts and authenticates what a token carries.
+pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> String {
+    let key = ring.sealing();
+    let payload = Payload { msg: plaintext, aad: &associated(key.id) };
+    let ciphertext = key
+        .cipher
+        .encrypt(&XNonce::from(nonce), payload)
+        .expect("a token is far shorter than what the cipher can take");
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + ciphertext.len());
+    bytes.extend_from_slice(&key.id);
+    bytes.extend_from_slice(&nonce);
+    bytes.extend_from_slice(&ciphertext);
+    let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
+    token.push_str(PREFIX);
+    URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
+    token
+}
+
+/// Verifies and decrypts a token, or says why not.
+pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<u8>, Refusal> {
+    if token.len() > limit {
+        return Err(Refusal::TooLong);
+    }
+    let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
+    // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
+    let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
+    let (id, rest) = bytes.split_first_chunk::<KEY_ID_BYTES>().ok_or(Refusal::NotAToken)?;
+    let (nonce, ciphertext) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Refusal::NotAToken)?;
+    let key = ring.find(*id).ok_or_else(|| {
+        if is_ephemeral_of_this_process(*id) { Refusal::OtherRoundsOfThisProcess } else { Refusal::UnknownKey }
+    })?;
+    let payload = Payload { msg: ciphertext, aad: &associated(*id) };
+    key.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Refusal::Tampered)
+}
+
+/// What is authenticated beside the ciphertext: everything in front of it but the nonce, which the cipher binds itself.
+fn associated(id: KeyId) -> [u8; PREFIX.len() + KEY_ID_BYTES] {
+    let mut associated = [0; PREFIX.len() + KEY_ID_BYTES];
+    associated[..PREFIX.len()].copy_from_slice(PREFIX.as_bytes());
+    associated[PREFIX.len()..].copy_from_slice(&id);
+    associated
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::seal::ring::{KeyRing, Purpose};
+
+    const LIMIT: usize = 64 * 1024;
+
+    fn ring(keys: &[u8]) -> DerivedRing {
+        let keys = keys.iter().map(|byte| [*byte; 32]);
+        KeyRing::from_bytes(keys).unwrap().derive(Purpose::State, "test")
+    }
+
+    #[test]
+    fn a_token_opens_to_what_was_sealed() {
+        let token = seal(&ring(&[1]), [9; 24], b"what a flow knows");
+        assert_eq!(open(&ring(&[1]), LIMIT, &token).unwrap(), b"what a flow knows");
+    }
+
+    #[test]
+    fn no_flipped_bit_gets_through() {
+        let ring = ring(&[1]);
+        let token = seal(&ring, [9; 24], b"what a flow knows");
+        let bytes = URL_SAFE_NO_PAD.decode(&token[PREFIX.len()..]).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let flipped = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(flipped));
+            let refusal = open(&ring, LIMIT, &flipped).unwrap_err();
+            let expected = if bit / 8 < KEY_ID_BYTES { Refusal::UnknownKey } else { Refusal::Tampered };
+            assert_eq!(refusal, expected, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn no_other_character_gets_through() {
+        let ring = ring(&[1]);
+        let token = seal(&ring, [9; 24], b"what a flow knows");
+        for place in 0..token.len() {
+            for other in ["A", "b", "_", "=", "+", "/", " ", "\n", "é"] {
+                if &token[place..=place] != other {
+                    let changed = format!("{}{other}{}", &token[..place], &token[place + 1..]);
+                    assert!(open(&ring, LIMIT, &changed).is_err(), "{changed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_prefix_of_a_token_and_nothing_longer_gets_through() {
+        let ring = ring(&[1]);
+        let token = seal(&ring, [9; 24], b"what a flow knows");
+        for length in 0..token.len() {
+            assert!(open(&ring, LIMIT, &token[..length]).is_err(), "{length}");
+        }
+        for more in ["A", "==", "AAAA", &token] {
+            assert!(open(&ring, LIMIT, &format!("{token}{more}")).is_err(), "{more}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_checked_before_anything_is_decoded() {
+        let long = "r1.".to_owned() + &"!".repeat(1 << 20);
+        assert_eq!(open(&ring(&[1]), LIMIT, &long), Err(Refusal::TooLong));
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let ring = ring(&[1]);
+        let token = seal(&ring, [9; 24], b"what a flow knows");
+        for prefix in ["", "r2.", "R1.", "v1.", "r1"] {
+            let other = token.replacen(PREFIX, prefix, 1);
+            assert_eq!(open(&ring, LIMIT, &other), Err(Refusal::NotAToken), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn a_swapped_key_id_is_refused_even_when_the_ring_has_that_key() {
+        let ring = ring(&[1, 2]);
+        let token = seal(&ring, [9; 24], b"what a flow knows");
+        let mut bytes = URL_SAFE_NO_PAD.decode(&token[PREFIX.len()..]).unwrap();
+        bytes[..KEY_ID_BYTES].copy_from_slice(&ring.keys_for_test()[1]);
+        let swapped = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+        assert_eq!(open(&ring, LIMIT, &swapped), Err(Refusal::Tampered));
+    }
+
+    #[test]
+    fn rotation_in_its_three_phases_loses_no_token_and_ends_with_the_old_key_retired() {
+        let (before, appended, moved, after) = (ring(&[1]), ring(&[1, 2]), ring(&[2, 1]), ring(&[2]));
+        let old = seal(&before, [9; 24], b"old");
+        let new = seal(&moved, [9; 24], b"new");
+        assert_eq!(seal(&appended, [9; 24], b"old"), old, "an appended key does not seal yet");
+        for ring in [&before, &appended, &moved] {
+            assert_eq!(open(ring, LIMIT, &old).unwrap(), b"old");
+        }
+        for ring in [&appended, &moved, &after] {
+            assert_eq!(open(ring, LIMIT, &new).unwrap(), b"new");
+        }
+        assert_eq!(open(&after, LIMIT, &old), Err(Refusal::UnknownKey));
+    }
+
+    #[test]
+    fn another_audience_does_not_know_the_key() {
+        let keys = KeyRing::from_bytes([[1; 32]]).unwrap();
+        let token = seal(&keys.derive(Purpose::State, "one"), [9; 24], b"what a flow knows");
+        let other = keys.derive(Purpose::State, "two");
+        assert_eq!(open(&other, LIMIT, &token), Err(Refusal::UnknownKey));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_back(plaintext in prop::collection::vec(any::<u8>(), 0..2048), nonce: Nonce) {
+            let ring = ring(&[1]);
+            let token = seal(&ring, nonce, &plaintext);
+            prop_assert_eq!(open(&ring, LIMIT, &token).unwrap(), plaintext);
+        }
+
+        #[test]
+        fn no_text_opens_that_was_not_sealed(text in "(r1\\.)?[A-Za-z0-9_-]{0,200}") {
+            prop_assert!(open(&ring(&[1]), LIMIT, &text).is_err());
+        }
+    }
+
+    impl DerivedRing {
+        fn keys_for_test(&self) -> Vec<KeyId> {
+            [1u8, 2]
+                .iter()
+                .map(|byte| ring(&[*byte]).sealing().id)
+                .inspect(|id| assert!(self.find(*id).is_some()))
+                .collect()
+        }
+    }
+}

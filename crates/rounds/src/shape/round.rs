@@ -1,0 +1,366 @@
+//! Guard-first: the handler is called again for each round, and looks at what it was given.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    handler::server::common::{AsRequestContext, FromContextPart},
+    model::{
+        CallToolResponse, ClientCapabilities, ElicitRequest, ElicitRequestParams, InputRequest, InputRequests,
+        InputRequiredResult,
+    },
+    service::RequestContext,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    answer::Answer,
+    error::FlowError,
+    flow::view::View,
+    form::{Form, FormType, Problem},
+    gate::Era,
+    seal::{FlowId, envelope::Kind},
+};
+
+/// One round, in the hands of a handler that is called again for each.
+///
+/// Take it as an argument of a `#[tool]` method, look at what was [`given`](Self::given), and ask for what is missing:
+///
+/// ```
+/// use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, schemars, tool, tool_router};
+/// use rounds::{FlowError, Given, Round, text};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, schemars::JsonSchema)]
+/// struct Place {
+///     location: String,
+/// }
+///
+/// #[derive(Deserialize, schemars::JsonSchema)]
+/// #[serde(rename_all = "lowercase")]
+/// enum Units {
+///     Metric,
+///     Imperial,
+/// }
+///
+/// struct Weather;
+///
+/// #[tool_router]
+/// impl Weather {
+///     #[tool(description = "Weather for a place")]
+///     async fn weather(
+///         &self,
+///         Parameters(place): Parameters<Place>,
+///         round: Round,
+///     ) -> Result<CallToolResponse, FlowError> {
+///         match round.given::<Units>("units") {
+///             Given::Accepted(Units::Metric) => Ok(text(format!("{}: 22°C", place.location))),
+///             Given::Accepted(Units::Imperial) => Ok(text(format!("{}: 72°F", place.location))),
+///             Given::Declined | Given::Cancelled => Ok(text("As you like.")),
+///             Given::Missing | Given::Invalid(_) => round.ask_form::<Units>("units", "Which units?"),
+///         }
+///     }
+/// }
+/// ```
+///
+/// In a prompt it is a `Round<GetPromptResponse>`, in a resource a `Round<ReadResourceResponse>`, taken out of the
+/// request context with [`from_context`](Self::from_context).
+///
+/// # What runs again
+///
+/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each round,
+/// so keep it free of effects, or put effects after the last question.
+///
+/// # What holds
+///
+/// The answers and the state in a round were sealed by this server for this request: same principal, same target, same
+/// arguments. The same answers get the same reply without another run; other answers to a round that was answered are
+/// refused.
+pub struct Round<R = CallToolResponse> {
+    view: Arc<View>,
+    response: PhantomData<fn() -> R>,
+}
+
+/// What was given for one question.
+///
+/// Five cases and not an `Option`, because "declined" and "not asked yet" call for different things: a handler that
+/// cannot tell them apart asks a person who said no again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "handlers match on all five")]
+pub enum Given<T> {
+    /// The person agreed, and this is what they said. It fits the schema.
+    Accepted(T),
+    /// The person said no.
+    Declined,
+    /// The person dismissed the question without a choice.
+    Cancelled,
+    /// There is no answer: the question was not asked yet, or the client left it out.
+    Missing,
+    /// There is an answer, and it does not fit what was asked for.
+    Invalid(Problem),
+}
+
+impl<R: From<InputRequiredResult>> Round<R> {
+    /// The round of a request, for handlers that are not written with rmcp's macros.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
+        Ok(Self { view: View::take(context, "Round")?, response: PhantomData })
+    }
+
+    /// What was given for the form asked under this key, in this round or an earlier one.
+    pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
+        self.read(key, Kind::Form, |content| match Form::of::<T>(key) {
+            Ok(form) => form.read(content),
+            Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
+        })
+    }
+
+    /// Whether the person agreed to visit the page asked under this key. That they agreed does not mean that they did.
+    pub fn given_url(&self, key: &str) -> Given<()> {
+        self.read(key, Kind::Url, |_| Ok(()))
+    }
+
+    /// What the client's model said to the request asked under this key.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
+        self.read(key, Kind::Sample, from_json)
+    }
+
+    /// The client's roots, asked under this key.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn given_roots(&self, key: &str) -> Given<rmcp::model::ListRootsResult> {
+        self.read(key, Kind::Roots, from_json)
+    }
+
+    fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
+        match self.view.answers.get(key, kind) {
+            None => Given::Missing,
+            Some(Answer::Declined) => Given::Declined,
+            Some(Answer::Cancelled) => Given::Cancelled,
+            Some(Answer::Malformed(problem)) => Given::Invalid(problem),
+            Some(Answer::Accepted(content)) => match read(&content) {
+                Ok(value) => Given::Accepted(value),
+                Err(problem) => Given::Invalid(problem),
+            },
+        }
+    }
+
+    /// Ends the leg with one form. Short for [`asks`](Self::asks)`().form(key, message).send()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Asks::send`].
+    pub fn ask_form<T: FormType>(&self, key: &str, message: impl Into<String>) -> Result<R, FlowError> {
+        self.asks().form::<T>(key, message).send()
+    }
+
+    /// Ends the leg with one page to visit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Asks::send`].
+    pub fn ask_url(&self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Result<R, FlowError> {
+        self.asks().url(key, message, url).send()
+    }
+
+    /// Ends the leg with several questions, or with a state to keep, or both.
+    pub fn asks(&self) -> Asks<R> {
+        Asks { requests: Ok(InputRequests::new()), state: None, flow: self.view.round.flow, response: PhantomData }
+    }
+
+    /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::StateUnreadable`] when it was kept as another type, as by a version before this one. On the wire that
+    /// is the frozen error, and the flow has to be started again.
+    pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, FlowError> {
+        let kept = self.view.state.as_deref();
+        kept.map(serde_json::from_str).transpose().map_err(FlowError::StateUnreadable)
+    }
+
+    /// Whether the answers were asked for. False on a first leg, also on one that brings answers along uninvited: those can
+    /// be read, but nobody vouches for the question.
+    pub fn solicited(&self) -> bool {
+        self.view.solicited
+    }
+
+    /// How many rounds this flow has had: zero on the first leg.
+    pub fn number(&self) -> u32 {
+        self.view.round.number
+    }
+
+    /// The name of the flow, the same on all of its legs.
+    pub fn flow(&self) -> FlowId {
+        self.view.round.flow
+    }
+
+    /// Which protocol the client speaks. One of the legacy era cannot be asked from here.
+    pub fn era(&self) -> Era {
+        self.view.peer.era
+    }
+
+    /// What the client declared with this request.
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        &self.view.peer.capabilities
+    }
+
+    /// Whether the client can be asked with a form.
+    pub fn can_form(&self) -> bool {
+        self.can(Kind::Form)
+    }
+
+    /// Whether the client can be asked to visit a page.
+    pub fn can_url(&self) -> bool {
+        self.can(Kind::Url)
+    }
+
+    /// Whether the client's model can be sampled.
+    pub fn can_sample(&self) -> bool {
+        self.can(Kind::Sample)
+    }
+
+    /// Whether the client can be asked for its roots.
+    pub fn can_roots(&self) -> bool {
+        self.can(Kind::Roots)
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        self.view.peer.era == Era::Modern && self.view.peer.can(kind)
+    }
+}
+
+impl<C: AsRequestContext, R: From<InputRequiredResult>> FromContextPart<C> for Round<R> {
+    fn from_context_part(context: &mut C) -> Result<Self, ErrorData> {
+        Ok(Self::from_context(context.as_request_context())?)
+    }
+}
+
+impl<R> Clone for Round<R> {
+    fn clone(&self) -> Self {
+        Self { view: self.view.clone(), response: PhantomData }
+    }
+}
+
+impl<R> std::fmt::Debug for Round<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Round")
+            .field("round", &format_args!("{}", self.view.round))
+            .field("era", &self.view.peer.era)
+            .field("solicited", &self.view.solicited)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The questions that end a leg, and the state to keep until they are answered. Made by [`Round::asks`].
+#[must_use = "nothing is asked until it is sent and returned"]
+#[derive(Debug)]
+pub struct Asks<R> {
+    /// The first mistake is kept and reported by `send`.
+    requests: Result<InputRequests, FlowError>,
+    state: Option<String>,
+    flow: FlowId,
+    response: PhantomData<fn() -> R>,
+}
+
+impl<R: From<InputRequiredResult>> Asks<R> {
+    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
+    /// after the key.
+    pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
+        self.with(key, || {
+            Ok(ElicitRequestParams::FormElicitationParams {
+                meta: None,
+                message: message.into(),
+                requested_schema: Form::of::<T>(key)?.schema(),
+            })
+        })
+    }
+
+    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
+    pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
+        // Retired in 2026-07-28, and still wanted by clients that read older messages.
+        let elicitation_id = format!("{}-{key}", self.flow);
+        self.with(key, || {
+            Ok(ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message: message.into(),
+                url: url.into(),
+                elicitation_id,
+            })
+        })
+    }
+
+    /// Asks the client's model.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn sample(self, key: &str, request: rmcp::model::CreateMessageRequestParams) -> Self {
+        self.with_request(key, || Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request))))
+    }
+
+    /// Asks the client for its roots.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn roots(self, key: &str) -> Self {
+        self.with_request(key, || Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default())))
+    }
+
+    /// Keeps a state until the next leg, where [`Round::state`] gives it back. It is sealed: the client cannot read or
+    /// change it. What was kept in an earlier round is not kept on by itself.
+    pub fn state<T: Serialize>(mut self, state: &T) -> Self {
+        match serde_json::to_string(state) {
+            Ok(state) => self.state = Some(state),
+            Err(error) => self.fail(FlowError::State(error)),
+        }
+        self
+    }
+
+    /// Ends the leg: return what it gives.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Unaskable`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
+    /// [`FlowError::NothingAsked`], and [`FlowError::State`] when the state cannot be written. What the client cannot
+    /// answer, what is too much and what is too large is found after the handler has returned.
+    pub fn send(self) -> Result<R, FlowError> {
+        let requests = self.requests?;
+        if requests.is_empty() && self.state.is_none() {
+            return Err(FlowError::NothingAsked);
+        }
+        let requests = (!requests.is_empty()).then_some(requests);
+        Ok(InputRequiredResult::new(requests, self.state).into())
+    }
+
+    fn with(self, key: &str, params: impl FnOnce() -> Result<ElicitRequestParams, FlowError>) -> Self {
+        self.with_request(key, || Ok(InputRequest::Elicitation(ElicitRequest::new(params()?))))
+    }
+
+    fn with_request(mut self, key: &str, request: impl FnOnce() -> Result<InputRequest, FlowError>) -> Self {
+        if let Ok(requests) = &mut self.requests {
+            let mistake = match request() {
+                Err(mistake) => Some(mistake),
+                Ok(request) => {
+                    requests.insert(key.to_owned(), request).map(|_| FlowError::DuplicateKey { key: key.to_owned() })
+                }
+            };
+            if let Some(mistake) = mistake {
+                self.fail(mistake);
+            }
+        }
+        self
+    }
+
+    fn fail(&mut self, mistake: FlowError) {
+        if self.requests.is_ok() {
+            self.requests = Err(mistake);
+        }
+    }
+}
+
+fn from_json<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Problem> {
+    T::deserialize(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
+}

@@ -1,0 +1,482 @@
+//! A client that says what it is told to say.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rmcp::{ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split},
+    sync::{mpsc, oneshot},
+};
+
+use crate::{Era, Refusal};
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+
+/// A client in memory, of either era. Clones are the same client.
+#[derive(Clone)]
+pub struct Client {
+    wire: Arc<Wire>,
+    era: Era,
+    capabilities: Value,
+}
+
+impl Client {
+    /// A client of 2026-07-28 that can be asked anything, connected to this server.
+    pub async fn modern(server: impl ServerHandler) -> Self {
+        Self::connect(server, Era::Modern, Self::every_capability()).await
+    }
+
+    /// A client of 2025-11-25 that can be asked anything, connected to this server.
+    pub async fn legacy(server: impl ServerHandler) -> Self {
+        Self::connect(server, Era::Legacy, Self::every_capability()).await
+    }
+
+    /// A client of either era with these capabilities, connected to this server.
+    ///
+    /// # Panics
+    ///
+    /// When a legacy server does not take its `initialize`.
+    pub async fn connect(server: impl ServerHandler, era: Era, capabilities: Value) -> Self {
+        let (ours, theirs) = duplex(1 << 20);
+        let wire = Arc::new(Wire::new(ours));
+        // A server returns from `serve` once it has heard from its client, and stops when the client is gone.
+        tokio::spawn(async move {
+            if let Ok(running) = server.serve(theirs).await {
+                let _ = running.waiting().await;
+            }
+        });
+        let client = Self { wire, era, capabilities };
+        if era == Era::Legacy {
+            let params = json!({
+                "protocolVersion": LEGACY,
+                "capabilities": client.capabilities,
+                "clientInfo": {"name": "rounds-test", "version": "1"},
+            });
+            let answer = client.request("initialize", params).await;
+            assert!(answer.response.get("result").is_some(), "initialize failed: {}", answer.response);
+            client.wire.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        }
+        client
+    }
+
+    /// The same connection with other capabilities: what a modern client may declare from request to request.
+    pub fn declaring(&self, capabilities: Value) -> Self {
+        Self { capabilities, ..self.clone() }
+    }
+
+    /// Calls a tool.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Leg {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Gets a prompt.
+    pub async fn prompt(&self, name: &str, arguments: Value) -> Leg {
+        self.request("prompts/get", json!({"name": name, "arguments": arguments})).await
+    }
+
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Leg {
+        self.request("resources/read", json!({"uri": uri})).await
+    }
+
+    /// Sends any request with any parameters and waits for the response.
+    pub async fn request(&self, method: &str, params: Value) -> Leg {
+        self.start(method, params).await.finish().await
+    }
+
+    /// Sends a request and does not wait.
+    pub async fn start(&self, method: &str, params: Value) -> InFlight {
+        let mut sent = params.clone();
+        if self.era == Era::Modern {
+            let meta = &mut sent["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = json!(MODERN);
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "rounds-test", "version": "1"});
+        }
+        let (id, response) = self.wire.expect();
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": sent});
+        self.wire.send(&message).await;
+        InFlight { wire: self.wire.clone(), id, response, method: method.to_owned(), params }
+    }
+
+    /// The next request that the server pushed to this client, waiting for it.
+    pub async fn pushed(&self) -> Option<Pushed> {
+        let message = self.wire.pushes.lock().await.recv().await?;
+        Some(Pushed { wire: self.wire.clone(), message })
+    }
+
+    /// Whether the server has pushed a request that nobody has looked at.
+    pub async fn was_pushed(&self) -> bool {
+        !self.wire.pushes.lock().await.is_empty()
+    }
+
+    fn every_capability() -> Value {
+        json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client")
+            .field("era", &self.era)
+            .field("capabilities", &self.capabilities)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that was sent and not yet answered.
+pub struct InFlight {
+    wire: Arc<Wire>,
+    id: u64,
+    response: oneshot::Receiver<Value>,
+    method: String,
+    params: Value,
+}
+
+impl InFlight {
+    /// Waits for the response.
+    ///
+    /// # Panics
+    ///
+    /// When the server closes the connection instead.
+    pub async fn finish(self) -> Leg {
+        let response = self.response.await.expect("the server answers before it closes the connection");
+        Leg { method: self.method, params: self.params, response }
+    }
+
+    /// Tells the server that nobody waits any more.
+    pub async fn cancel(self) {
+        let message = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": {"requestId": self.id, "reason": "the test says so"},
+        });
+        self.wire.send(&message).await;
+    }
+}
+
+/// A request of the server's own, as the legacy era has them.
+pub struct Pushed {
+    wire: Arc<Wire>,
+    message: Value,
+}
+
+impl Pushed {
+    /// Which request.
+    pub fn method(&self) -> &str {
+        self.message["method"].as_str().unwrap_or_default()
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &Value {
+        &self.message["params"]
+    }
+
+    /// Answers it.
+    pub async fn answer(self, result: Value) {
+        let message = json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result});
+        self.wire.send(&message).await;
+    }
+}
+
+/// One request and its response.
+#[derive(Debug, Clone)]
+#[must_use = "look at what came back"]
+pub struct Leg {
+    method: String,
+    params: Value,
+    response: Value,
+}
+
+impl Leg {
+    /// The questions that it ended with.
+    ///
+    /// # Panics
+    ///
+    /// When it did not end with questions.
+    #[track_caller]
+    pub fn asked(self) -> Asked {
+        let result = &self.response["result"];
+        assert_eq!(result["resultType"], "input_required", "expected a question, got {}", self.response);
+        Asked { leg: self }
+    }
+
+    /// The text that it ended with, whether the tool succeeded or not.
+    ///
+    /// # Panics
+    ///
+    /// When it did not end with a result.
+    #[track_caller]
+    pub fn text(&self) -> String {
+        let result = self.result();
+        let blocks = ["content", "messages", "contents"].iter().find_map(|name| result[name].as_array());
+        let text = |block: &Value| {
+            let text = [&block["text"], &block["content"]["text"]].into_iter().find_map(Value::as_str);
+            text.map(str::to_owned)
+        };
+        let Some(texts) = blocks.map(|blocks| blocks.iter().filter_map(text).collect::<Vec<_>>()) else {
+            panic!("expected text, got {}", self.response);
+        };
+        texts.join("\n")
+    }
+
+    /// The result that it ended with.
+    ///
+    /// # Panics
+    ///
+    /// When it ended with questions or an error.
+    #[track_caller]
+    pub fn result(&self) -> &Value {
+        let result = &self.response["result"];
+        let complete = result.is_object() && result["resultType"] != "input_required";
+        assert!(complete, "expected a result, got {}", self.response);
+        result
+    }
+
+    /// Whether the tool said that it failed.
+    #[track_caller]
+    pub fn is_tool_error(&self) -> bool {
+        self.result()["isError"] == json!(true)
+    }
+
+    /// The error of the protocol that it ended with.
+    ///
+    /// # Panics
+    ///
+    /// When it ended otherwise.
+    #[track_caller]
+    pub fn error(&self) -> &Value {
+        let error = &self.response["error"];
+        assert!(error.is_object(), "expected an error, got {}", self.response);
+        error
+    }
+
+    /// Expects the one error that every refused state is answered with, to the letter.
+    ///
+    /// # Panics
+    ///
+    /// When it ended otherwise.
+    #[track_caller]
+    pub fn frozen(&self) {
+        let frozen = serde_json::to_value(Refusal::frozen()).expect("an error is JSON");
+        assert_eq!(self.error(), &frozen);
+    }
+
+    /// The whole response, as it came.
+    pub fn response(&self) -> &Value {
+        &self.response
+    }
+}
+
+/// A leg that ended with questions.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    leg: Leg,
+}
+
+impl Asked {
+    /// The keys of the questions.
+    pub fn keys(&self) -> Vec<&str> {
+        let requests = self.result()["inputRequests"].as_object();
+        requests.into_iter().flatten().map(|(key, _)| key.as_str()).collect()
+    }
+
+    /// A question, as it came.
+    #[track_caller]
+    pub fn question(&self, key: &str) -> &Value {
+        let question = &self.result()["inputRequests"][key];
+        assert!(question.is_object(), "nothing was asked under `{key}`: {}", self.leg.response);
+        question
+    }
+
+    /// A question's message.
+    #[track_caller]
+    pub fn message(&self, key: &str) -> &str {
+        self.question(key)["params"]["message"].as_str().unwrap_or_default()
+    }
+
+    /// A form's schema.
+    #[track_caller]
+    pub fn schema(&self, key: &str) -> &Value {
+        &self.question(key)["params"]["requestedSchema"]
+    }
+
+    /// The state to come back with.
+    #[track_caller]
+    pub fn state(&self) -> &str {
+        self.result()["requestState"].as_str().expect("every question has a state")
+    }
+
+    /// The whole result, as it came.
+    pub fn result(&self) -> &Value {
+        &self.leg.response["result"]
+    }
+
+    /// The retry, with nothing answered yet.
+    pub fn retry(&self) -> Retry {
+        let mut params = self.leg.params.clone();
+        params["inputResponses"] = json!({});
+        params["requestState"] = self.result()["requestState"].clone();
+        Retry { method: self.leg.method.clone(), params }
+    }
+
+    /// The retry that accepts a question with this content.
+    pub fn accept(&self, key: &str, content: Value) -> Retry {
+        self.retry().accept(key, content)
+    }
+
+    /// The retry that declines a question.
+    pub fn decline(&self, key: &str) -> Retry {
+        self.retry().decline(key)
+    }
+
+    /// The retry that cancels a question.
+    pub fn cancel(&self, key: &str) -> Retry {
+        self.retry().cancel(key)
+    }
+}
+
+/// A retry, ready to be sent: once, twice (a replay), changed (a fork), or to another server.
+#[derive(Debug, Clone)]
+#[must_use = "a retry does nothing until it is sent"]
+pub struct Retry {
+    method: String,
+    params: Value,
+}
+
+impl Retry {
+    /// Accepts a question with this content.
+    pub fn accept(self, key: &str, content: Value) -> Self {
+        self.respond(key, json!({"action": "accept", "content": content}))
+    }
+
+    /// Declines a question.
+    pub fn decline(self, key: &str) -> Self {
+        self.respond(key, json!({"action": "decline"}))
+    }
+
+    /// Cancels a question.
+    pub fn cancel(self, key: &str) -> Self {
+        self.respond(key, json!({"action": "cancel"}))
+    }
+
+    /// Responds to a question with anything at all.
+    pub fn respond(mut self, key: &str, response: Value) -> Self {
+        self.params["inputResponses"][key] = response;
+        self
+    }
+
+    /// Changes the state.
+    pub fn tamper(self, change: impl FnOnce(&str) -> String) -> Self {
+        let state = self.params["requestState"].as_str().unwrap_or_default();
+        let changed = change(state);
+        self.with("requestState", json!(changed))
+    }
+
+    /// Changes any parameter to anything.
+    pub fn with(mut self, name: &str, value: Value) -> Self {
+        self.params[name] = value;
+        self
+    }
+
+    /// Leaves a parameter out.
+    pub fn without(mut self, name: &str) -> Self {
+        if let Some(params) = self.params.as_object_mut() {
+            params.remove(name);
+        }
+        self
+    }
+
+    /// Sends it as another method.
+    pub fn as_method(mut self, method: &str) -> Self {
+        self.method = method.to_owned();
+        self
+    }
+
+    /// Sends it and waits for the response.
+    pub async fn send(&self, client: &Client) -> Leg {
+        client.request(&self.method, self.params.clone()).await
+    }
+
+    /// Sends it and does not wait.
+    pub async fn start(&self, client: &Client) -> InFlight {
+        client.start(&self.method, self.params.clone()).await
+    }
+}
+
+/// Newline-delimited JSON-RPC over memory. The connection closes when the last client is gone.
+struct Wire {
+    writer: tokio::sync::Mutex<WriteHalf<DuplexStream>>,
+    next_id: AtomicU64,
+    waiting: Waiting,
+    pushes: tokio::sync::Mutex<mpsc::UnboundedReceiver<Value>>,
+}
+
+/// Who waits for which response.
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
+
+impl Wire {
+    fn new(stream: DuplexStream) -> Self {
+        let (reader, writer) = split(stream);
+        let (pushed, pushes) = mpsc::unbounded_channel();
+        let waiting = Waiting::default();
+        tokio::spawn(read(reader, waiting.clone(), pushed));
+        Self {
+            writer: tokio::sync::Mutex::new(writer),
+            next_id: AtomicU64::new(1),
+            waiting,
+            pushes: tokio::sync::Mutex::new(pushes),
+        }
+    }
+
+    fn expect(&self) -> (u64, oneshot::Receiver<Value>) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(id, sender);
+        (id, receiver)
+    }
+
+    async fn send(&self, message: &Value) {
+        let line = format!("{message}\n");
+        let mut writer = self.writer.lock().await;
+        // A server that is gone is noticed by whoever waits for its response.
+        let _ = writer.write_all(line.as_bytes()).await;
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // The halves of a stream keep each other open, so the writing one is closed by hand.
+        let writer = self.writer.get_mut();
+        let _ = std::pin::Pin::new(writer).poll_shutdown(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    }
+}
+
+async fn read(reader: ReadHalf<DuplexStream>, waiting: Waiting, pushed: mpsc::UnboundedSender<Value>) {
+    let mut lines = BufReader::new(reader).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            continue;
+        };
+        if message.get("method").is_some() {
+            if message.get("id").is_some() {
+                let _ = pushed.send(message);
+            }
+        } else if let Some(id) = message["id"].as_u64() {
+            let waiter = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            if let Some(waiter) = waiter {
+                let _ = waiter.send(message);
+            }
+        }
+    }
+    // Whoever still waits is told that nothing will come.
+    waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}

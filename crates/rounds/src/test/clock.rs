@@ -1,0 +1,98 @@
+//! A clock that stands still until it is told to move.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::sync::oneshot;
+
+use crate::clock::BoxFuture;
+
+/// A clock that stands still until it is told to move. Clones are the same clock.
+///
+/// ```
+/// # use std::time::Duration;
+/// use rounds::{Clock as _, test::Clock};
+///
+/// let clock = Clock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(clock.now(), before + Duration::from_secs(60));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Clock {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    now: SystemTime,
+    sleepers: Vec<(SystemTime, oneshot::Sender<()>)>,
+}
+
+impl Clock {
+    /// A clock that begins at a fixed moment in 2027.
+    pub fn new() -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+                sleepers: Vec::new(),
+            })),
+        }
+    }
+
+    /// Moves the clock, and wakes whoever slept until then.
+    pub fn advance(&self, by: Duration) {
+        let mut inner = self.inner();
+        inner.now += by;
+        let now = inner.now;
+        let (due, rest) = inner.sleepers.drain(..).partition(|(until, _)| *until <= now);
+        inner.sleepers = rest;
+        drop(inner);
+        for (_, wake) in due {
+            let _ = wake.send(());
+        }
+    }
+
+    /// Moves the clock back, as a machine with a wrong clock would have it.
+    pub fn rewind(&self, by: Duration) {
+        self.inner().now -= by;
+    }
+
+    /// How many are asleep.
+    pub fn sleepers(&self) -> usize {
+        let mut inner = self.inner();
+        inner.sleepers.retain(|(_, wake)| !wake.is_closed());
+        inner.sleepers.len()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl crate::Clock for Clock {
+    fn now(&self) -> SystemTime {
+        self.inner().now
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let (wake, woken) = oneshot::channel();
+        let mut inner = self.inner();
+        let until = inner.now + duration;
+        inner.sleepers.push((until, wake));
+        Box::pin(async move {
+            // A clock that is gone never wakes anybody.
+            if woken.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}

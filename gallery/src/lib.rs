@@ -1,0 +1,105 @@
+//! The same weather tool in every way there is to write it, a file each, so that the difference between two files is
+//! the difference between two ways and nothing else.
+//!
+//! [`Gallery`] is one server with all of them. What they share is here.
+
+mod weather_e;
+mod weather_naive;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use rmcp::{
+    ServerHandler,
+    handler::server::router::tool::ToolRouter,
+    model::{CallToolResult, Implementation, ServerCapabilities, ServerConfig},
+    schemars, tool, tool_handler, tool_router,
+};
+use serde::Deserialize;
+
+/// One server with every tool of the gallery.
+pub struct Gallery {
+    tool_router: ToolRouter<Self>,
+    audit: Audit,
+}
+
+impl Gallery {
+    /// A gallery whose audit is empty.
+    pub fn new() -> Self {
+        Self {
+            tool_router: Self::audit_tools() + Self::weather_e_tools() + Self::weather_naive_tools(),
+            audit: Audit::default(),
+        }
+    }
+
+    /// How often each tool was audited.
+    pub fn audited(&self) -> BTreeMap<String, u64> {
+        self.audit.entries()
+    }
+}
+
+impl Default for Gallery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[tool_router(router = audit_tools)]
+impl Gallery {
+    #[tool(description = "How many audit entries each tool has written since the start")]
+    async fn audit_log(&self) -> CallToolResult {
+        CallToolResult::structured(serde_json::json!(self.audited()))
+    }
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Gallery {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("rounds-gallery", env!("CARGO_PKG_VERSION")))
+            .with_instructions("The same weather tool in every way there is to write it.")
+    }
+}
+
+/// What the weather is asked for.
+#[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
+pub(crate) struct Place {
+    /// Where
+    pub(crate) location: String,
+}
+
+// What a person is asked for. (A doc comment would become part of the question.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Units {
+    Metric,
+    Imperial,
+}
+
+/// The weather. It is always fair here.
+pub(crate) fn report(place: &Place, units: Units) -> String {
+    let temperature = match units {
+        Units::Metric => "22°C",
+        Units::Imperial => "72°F",
+    };
+    format!("Weather in {}: {temperature}, partly cloudy.", place.location)
+}
+
+/// An effect to be had once for each call: an entry in a log that somebody will read.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    entries: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Audit {
+    pub(crate) fn record(&self, tool: &str) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        *entries.entry(tool.to_owned()).or_default() += 1;
+    }
+
+    fn entries(&self) -> BTreeMap<String, u64> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
