@@ -50,7 +50,7 @@ pub use self::{
     refusal::Refusal,
     rounds::{BuildError, Legacy, Rounds, RoundsBuilder},
     seal::{
-        Digest, FlowId, KeyError, KeyRing,
+        Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
     shape::{Asks, Given, Round},

@@ -5,9 +5,11 @@
 
 pub(crate) mod digest;
 pub(crate) mod envelope;
+mod inspect;
 pub(crate) mod ring;
 pub(crate) mod token;
 
 pub use digest::Digest;
 pub use envelope::FlowId;
+pub use inspect::Inspected;
 pub use ring::{KeyError, KeyRing};

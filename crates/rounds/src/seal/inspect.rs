@@ -1,0 +1,105 @@
+//! Looking into a token, for whoever has its keys: what `rounds open` prints.
+
+use std::fmt;
+
+use super::{
+    Digest, FlowId, KeyRing,
+    envelope::{Envelope, Kind, Method, Resume, Settled},
+    ring::Purpose,
+    token,
+};
+use crate::{clock::Timestamp, limits::Limits, refusal::Refusal};
+
+/// What is in a token. It is for looking at: what a handler is given went through far more checks.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Inspected {
+    /// The flow.
+    pub flow: FlowId,
+    /// The round whose questions the token carries.
+    pub round: u32,
+    /// When it was sealed.
+    pub issued_at: Timestamp,
+    /// When the round expires.
+    pub expires_at: Timestamp,
+    /// When the flow ends.
+    pub deadline: Timestamp,
+    /// A digest of whoever the flow belongs to, if it belongs to anybody.
+    pub principal: Option<Digest>,
+    /// What was requested.
+    pub method: Method,
+    /// Of which tool, prompt or resource.
+    pub target: String,
+    /// A digest of the arguments.
+    pub arguments: Digest,
+    /// The questions of this round.
+    pub asked: Vec<(String, Kind)>,
+    /// The answers of earlier rounds: the content as JSON, or how it was refused.
+    pub settled: Vec<(String, Result<String, &'static str>)>,
+    /// What the handler kept.
+    pub state: Option<String>,
+}
+
+impl Inspected {
+    /// Opens a token with the ring and the audience it was sealed with. Whether it is still good is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] when it is no token, no key of the ring sealed it for this audience, or it was changed.
+    pub fn open(keys: &KeyRing, audience: &str, token: &str) -> Result<Self, Refusal> {
+        let ring = keys.derive(Purpose::State, audience);
+        let plaintext = token::open(&ring, Limits::default().token_bytes, token)?;
+        let envelope = Envelope::from_bytes(&plaintext)?;
+        let Resume::Handler { settled, state } = envelope.resume;
+        let settled = settled.into_iter().map(|(key, settled)| {
+            let settled = match settled {
+                Settled::Accepted { json, .. } => Ok(json),
+                Settled::Declined => Err("declined"),
+                Settled::Cancelled => Err("cancelled"),
+            };
+            (key, settled)
+        });
+        Ok(Self {
+            flow: envelope.flow,
+            round: envelope.round,
+            issued_at: envelope.span.issued_at,
+            expires_at: envelope.span.expires_at,
+            deadline: envelope.span.deadline,
+            principal: envelope.binding.principal,
+            method: envelope.binding.method,
+            target: envelope.binding.target,
+            arguments: envelope.binding.arguments,
+            asked: envelope.asked.into_iter().map(|asked| (asked.key, asked.kind)).collect(),
+            settled: settled.collect(),
+            state,
+        })
+    }
+}
+
+impl fmt::Display for Inspected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let after = |moment: Timestamp| moment.since(self.issued_at).as_secs();
+        writeln!(f, "flow       {}, round {}", self.flow, self.round)?;
+        writeln!(f, "request    {} {}", self.method, self.target)?;
+        writeln!(f, "arguments  sha256 {:?}", self.arguments)?;
+        match &self.principal {
+            Some(principal) => writeln!(f, "principal  sha256 {principal:?}")?,
+            None => writeln!(f, "principal  none")?,
+        }
+        writeln!(f, "issued     {} ms since 1970", self.issued_at.as_millis())?;
+        writeln!(
+            f,
+            "expires    {} s after that; the flow {} s after that",
+            after(self.expires_at),
+            after(self.deadline)
+        )?;
+        for (key, kind) in &self.asked {
+            writeln!(f, "asked      {key} ({kind:?})")?;
+        }
+        for (key, settled) in &self.settled {
+            let (Ok(settled) | Err(settled)) = settled.as_deref().map_err(|how| *how);
+            writeln!(f, "settled    {key}: {settled}")?;
+        }
+        write!(f, "state      {}", self.state.as_deref().unwrap_or("none"))
+    }
+}
