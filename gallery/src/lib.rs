@@ -3,7 +3,10 @@
 //!
 //! [`Gallery`] is one server with all of them. What they share is here.
 
+mod deploy;
+mod travel;
 mod weather_e;
+mod weather_h;
 mod weather_naive;
 
 use std::{
@@ -12,16 +15,22 @@ use std::{
 };
 
 use rmcp::{
-    ServerHandler,
-    handler::server::router::tool::ToolRouter,
-    model::{CallToolResult, Implementation, ServerCapabilities, ServerConfig},
-    schemars, tool, tool_handler, tool_router,
+    ErrorData, RoleServer, ServerHandler,
+    handler::server::router::{prompt::PromptRouter, tool::ToolRouter},
+    model::{
+        CallToolResult, Implementation, ListResourceTemplatesResult, PaginatedRequestParams, ReadResourceRequestParams,
+        ReadResourceResponse, ResourceTemplate, ServerCapabilities, ServerConfig,
+    },
+    prompt_handler, schemars,
+    service::RequestContext,
+    tool, tool_handler, tool_router,
 };
 use serde::Deserialize;
 
 /// One server with every tool of the gallery.
 pub struct Gallery {
     tool_router: ToolRouter<Self>,
+    prompt_router: PromptRouter<Self>,
     audit: Audit,
 }
 
@@ -29,7 +38,12 @@ impl Gallery {
     /// A gallery whose audit is empty.
     pub fn new() -> Self {
         Self {
-            tool_router: Self::audit_tools() + Self::weather_e_tools() + Self::weather_naive_tools(),
+            tool_router: Self::audit_tools()
+                + Self::weather_e_tools()
+                + Self::weather_h_tools()
+                + Self::weather_naive_tools()
+                + Self::deploy_tools(),
+            prompt_router: Self::prompt_router(),
             audit: Audit::default(),
         }
     }
@@ -55,9 +69,28 @@ impl Gallery {
 }
 
 #[tool_handler(router = self.tool_router)]
+#[prompt_handler(router = self.prompt_router)]
 impl ServerHandler for Gallery {
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.forecast(&request.uri, &context).await.map(Into::into)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let forecast = ResourceTemplate::new("weather://forecast/{location}", "forecast")
+            .with_description("The weather for a place, in units that are asked for");
+        Ok(ListResourceTemplatesResult::with_all_items(vec![forecast]))
+    }
+
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources().build())
             .with_server_info(Implementation::new("rounds-gallery", env!("CARGO_PKG_VERSION")))
             .with_instructions("The same weather tool in every way there is to write it.")
     }

@@ -12,7 +12,7 @@ use crate::{
 
 /// One answer, as far as its kind alone can tell.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum Received {
     /// A form's content, a model's message, the roots; `null` for a page that the person agreed to visit.
     Accepted(Value),
     Declined,
@@ -20,9 +20,9 @@ pub(crate) enum Answer {
     Malformed(Problem),
 }
 
-impl Answer {
+impl Received {
     /// Reads an answer. It carries no discriminator, so the kind is what the question asked for.
-    fn read(kind: Kind, raw: &Value) -> Self {
+    pub(crate) fn read(kind: Kind, raw: &Value) -> Self {
         match kind {
             Kind::Form | Kind::Url => match raw.get("action").and_then(Value::as_str) {
                 Some("accept") if kind == Kind::Url => Self::Accepted(Value::Null),
@@ -51,9 +51,9 @@ pub(crate) struct Answers {
 #[derive(Debug, Clone)]
 enum Held {
     /// To a question that was asked, so its kind is known.
-    Asked(Kind, Answer),
+    Asked(Kind, Received),
     /// Settled in an earlier round without content: of any kind.
-    Refused(Answer),
+    Refused(Received),
     /// Came with no state: nobody knows what was asked.
     Unsolicited(Value),
 }
@@ -66,16 +66,16 @@ impl Answers {
             let held = match settled {
                 Settled::Accepted { kind, json } => {
                     let value = serde_json::from_str(json).unwrap_or_default();
-                    Held::Asked(*kind, Answer::Accepted(value))
+                    Held::Asked(*kind, Received::Accepted(value))
                 }
-                Settled::Declined => Held::Refused(Answer::Declined),
-                Settled::Cancelled => Held::Refused(Answer::Cancelled),
+                Settled::Declined => Held::Refused(Received::Declined),
+                Settled::Cancelled => Held::Refused(Received::Cancelled),
             };
             (key.clone(), held)
         });
         let now = asked.iter().filter_map(|Asked { key, kind }| {
             let raw = sent.get(key)?;
-            Some((key.clone(), Held::Asked(*kind, Answer::read(*kind, raw))))
+            Some((key.clone(), Held::Asked(*kind, Received::read(*kind, raw))))
         });
         Self { held: earlier.chain(now).collect() }
     }
@@ -87,11 +87,11 @@ impl Answers {
     }
 
     /// The answer to this question, if there is one and it is of this kind.
-    pub(crate) fn get(&self, key: &str, wanted: Kind) -> Option<Answer> {
+    pub(crate) fn get(&self, key: &str, wanted: Kind) -> Option<Received> {
         match self.held.get(key)? {
             Held::Asked(kind, answer) => (*kind == wanted).then(|| answer.clone()),
             Held::Refused(answer) => Some(answer.clone()),
-            Held::Unsolicited(raw) => Some(Answer::read(wanted, raw)),
+            Held::Unsolicited(raw) => Some(Received::read(wanted, raw)),
         }
     }
 
@@ -99,11 +99,11 @@ impl Answers {
     pub(crate) fn settled(&self, asked_again: &[Asked]) -> Vec<(String, Settled)> {
         let settled = self.held.iter().filter_map(|(key, held)| {
             let settled = match held {
-                Held::Asked(kind, Answer::Accepted(value)) => {
+                Held::Asked(kind, Received::Accepted(value)) => {
                     Settled::Accepted { kind: *kind, json: value.to_string() }
                 }
-                Held::Asked(_, Answer::Declined) | Held::Refused(Answer::Declined) => Settled::Declined,
-                Held::Asked(_, Answer::Cancelled) | Held::Refused(Answer::Cancelled) => Settled::Cancelled,
+                Held::Asked(_, Received::Declined) | Held::Refused(Received::Declined) => Settled::Declined,
+                Held::Asked(_, Received::Cancelled) | Held::Refused(Received::Cancelled) => Settled::Cancelled,
                 _ => return None,
             };
             Some((key.clone(), settled))
@@ -130,17 +130,17 @@ mod tests {
     fn only_what_was_asked_is_looked_at() {
         let sent = sent(json!({"units": {"action": "accept", "content": {}}, "admin": {"action": "accept"}}));
         let answers = Answers::solicited(&[], &[asked("units", Kind::Form)], &sent);
-        assert_eq!(answers.get("units", Kind::Form), Some(Answer::Accepted(json!({}))));
+        assert_eq!(answers.get("units", Kind::Form), Some(Received::Accepted(json!({}))));
         assert_eq!(answers.get("admin", Kind::Form), None);
         assert_eq!(answers.get("units", Kind::Sample), None, "it was asked as a form");
     }
 
     #[test]
     fn content_on_a_decline_or_a_cancel_is_ignored() {
-        for (action, answer) in [("decline", Answer::Declined), ("cancel", Answer::Cancelled)] {
+        for (action, answer) in [("decline", Received::Declined), ("cancel", Received::Cancelled)] {
             let raw = json!({"action": action, "content": {"units": "metric"}});
-            assert_eq!(Answer::read(Kind::Form, &raw), answer);
-            assert_eq!(Answer::read(Kind::Url, &raw), answer);
+            assert_eq!(Received::read(Kind::Form, &raw), answer);
+            assert_eq!(Received::read(Kind::Url, &raw), answer);
         }
     }
 
@@ -148,10 +148,13 @@ mod tests {
     fn an_answer_of_another_kind_or_of_no_kind_is_malformed() {
         let message = json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"});
         for raw in [message, json!(null), json!("accept"), json!([]), json!({"action": 1}), json!({"action": "yes"})] {
-            assert!(matches!(Answer::read(Kind::Form, &raw), Answer::Malformed(_)), "{raw}");
+            assert!(matches!(Received::read(Kind::Form, &raw), Received::Malformed(_)), "{raw}");
         }
-        assert!(matches!(Answer::read(Kind::Form, &json!({"action": "accept", "content": 1})), Answer::Malformed(_)));
-        assert!(matches!(Answer::read(Kind::Roots, &json!("x")), Answer::Malformed(_)));
+        assert!(matches!(
+            Received::read(Kind::Form, &json!({"action": "accept", "content": 1})),
+            Received::Malformed(_)
+        ));
+        assert!(matches!(Received::read(Kind::Roots, &json!("x")), Received::Malformed(_)));
     }
 
     #[test]
@@ -165,8 +168,8 @@ mod tests {
         let settled = first.settled(&[asked("a", Kind::Form)]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
         let second = Answers::solicited(&first.settled(&[]), &[], &InputResponses::new());
-        assert_eq!(second.get("a", Kind::Form), Some(Answer::Accepted(json!({"a": 1}))));
-        assert_eq!(second.get("b", Kind::Form), Some(Answer::Declined));
+        assert_eq!(second.get("a", Kind::Form), Some(Received::Accepted(json!({"a": 1}))));
+        assert_eq!(second.get("b", Kind::Form), Some(Received::Declined));
         assert_eq!(second.get("d", Kind::Form), None);
         assert_eq!(second.settled(&[]), first.settled(&[]), "and again in the round after");
     }

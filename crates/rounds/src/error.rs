@@ -6,7 +6,11 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
 };
 
-use crate::{form::Unaskable, ledger::LedgerError, refusal::Refusal};
+use crate::{
+    form::{Problem, Unaskable},
+    ledger::LedgerError,
+    refusal::Refusal,
+};
 
 /// Why a flow could not go on.
 ///
@@ -19,6 +23,62 @@ pub enum FlowError {
     /// The tool failed, and this is what its caller should read.
     #[error("{0}")]
     Failed(String),
+    /// The person said no.
+    #[error("The user declined: {question}")]
+    Declined {
+        /// What they were asked.
+        question: String,
+    },
+    /// The person dismissed the question without a choice.
+    #[error("The user cancelled: {question}")]
+    Cancelled {
+        /// What they were asked.
+        question: String,
+    },
+    /// The person's answer did not fit, and neither did those after it.
+    #[error("The answer to \"{question}\" does not fit: {problem}")]
+    Invalid {
+        /// What they were asked.
+        question: String,
+        /// What was wrong with the last answer.
+        problem: Problem,
+    },
+    /// Nobody answered in the time that the question had.
+    #[error("Nobody answered in time: {question}")]
+    NotInTime {
+        /// What was asked.
+        question: String,
+    },
+    /// The client cannot be asked, and the model can: it is to call again with an argument.
+    #[error(
+        "This client cannot be asked. Ask the user yourself: \"{question}\" Then call again with the argument `{argument}`."
+    )]
+    NeedsArgument {
+        /// What would have been asked.
+        question: String,
+        /// The argument to call again with.
+        argument: String,
+    },
+    /// The client is of the legacy era, and its connection has no way back: it is stateless HTTP.
+    #[error(
+        "this tool has a question, and this connection has no way to ask it: the client's HTTP requests have no session"
+    )]
+    NoBackChannel,
+    /// A client of the legacy era was asked over the live connection, and answered with an error.
+    #[error("the client could not ask: {0}")]
+    ClientFailed(#[source] Box<rmcp::ServiceError>),
+    /// As many handlers are waiting for an answer as may.
+    #[error("{limit} calls are waiting for an answer already, as many as may: answer one of them, or try again later")]
+    TooManyFrames {
+        /// How many may be waiting.
+        limit: usize,
+    },
+    /// The flow is over, so nobody is there to be asked. A task that outlives its handler meets this.
+    #[error("the call has ended: there is nobody left to ask")]
+    FlowEnded,
+    /// The flow has taken longer than it may.
+    #[error("this call has taken longer than it may: start it again")]
+    DeadlinePassed,
     /// The client did not declare that it can be asked this way. On the wire: `-32021`.
     #[error("the client did not declare that it can be asked this way")]
     MissingCapability {
@@ -104,11 +164,25 @@ impl FlowError {
         Self::Retry(source.into())
     }
 
+    /// Whether the client is such that it cannot be asked, whatever the person would have said.
+    pub fn cannot_ask(&self) -> bool {
+        matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
+    }
+
     /// Whether its place is in a tool's result, where a person or a model reads it.
     fn in_words(&self) -> bool {
         matches!(
             self,
             Self::Failed(_)
+                | Self::Declined { .. }
+                | Self::Cancelled { .. }
+                | Self::Invalid { .. }
+                | Self::NotInTime { .. }
+                | Self::NeedsArgument { .. }
+                | Self::NoBackChannel
+                | Self::ClientFailed(_)
+                | Self::TooManyFrames { .. }
+                | Self::DeadlinePassed
                 | Self::LegacyClient
                 | Self::TooManyRounds { .. }
                 | Self::TooManyAsks { .. }
@@ -134,7 +208,14 @@ impl From<FlowError> for ErrorData {
                 tracing::warn!(target: "rounds", error = %source, "{}", Refusal::HandlerState);
                 Refusal::frozen()
             }
-            FlowError::LegacyClient | FlowError::NoPrincipal => Self::invalid_request(words, None),
+            FlowError::LegacyClient
+            | FlowError::NoBackChannel
+            | FlowError::NoPrincipal
+            | FlowError::Declined { .. }
+            | FlowError::Cancelled { .. }
+            | FlowError::Invalid { .. }
+            | FlowError::NotInTime { .. }
+            | FlowError::NeedsArgument { .. } => Self::invalid_request(words, None),
             FlowError::Retry(source) => {
                 tracing::warn!(target: "rounds", error = %source, "{words}");
                 Self::internal_error(words, Some(serde_json::json!({ "reason": "retry" })))

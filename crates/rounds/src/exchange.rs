@@ -36,6 +36,9 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     /// The result of a leg that ends the flow.
     type Complete: DeserializeOwned + Into<Self>;
 
+    /// A result of this request, out of all that a server may answer with.
+    fn from_result(result: ServerResult) -> Option<Self>;
+
     /// The questions, or the response itself when it has none.
     fn into_asks(self) -> Result<InputRequiredResult, Self>;
 
@@ -111,6 +114,15 @@ exchange!(ReadResourceRequestParams, ReadResourceResponse, Method::Resource, rea
 impl Response for CallToolResponse {
     type Complete = CallToolResult;
 
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::CallToolResult(result) => Some(result.into()),
+            ServerResult::InputRequiredResult(result) => Some(result.into()),
+            ServerResult::CreateTaskResult(result) => Some(result.into()),
+            _ => None,
+        }
+    }
+
     fn into_asks(self) -> Result<InputRequiredResult, Self> {
         match self {
             Self::InputRequired(asks) => Ok(asks),
@@ -138,6 +150,14 @@ impl Response for CallToolResponse {
 impl Response for GetPromptResponse {
     type Complete = GetPromptResult;
 
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::GetPromptResult(result) => Some(result.into()),
+            ServerResult::InputRequiredResult(result) => Some(result.into()),
+            _ => None,
+        }
+    }
+
     fn into_asks(self) -> Result<InputRequiredResult, Self> {
         match self {
             Self::InputRequired(asks) => Ok(asks),
@@ -155,6 +175,14 @@ impl Response for GetPromptResponse {
 
 impl Response for ReadResourceResponse {
     type Complete = ReadResourceResult;
+
+    fn from_result(result: ServerResult) -> Option<Self> {
+        match result {
+            ServerResult::ReadResourceResult(result) => Some(result.into()),
+            ServerResult::InputRequiredResult(result) => Some(result.into()),
+            _ => None,
+        }
+    }
 
     fn into_asks(self) -> Result<InputRequiredResult, Self> {
         match self {

@@ -52,6 +52,11 @@ impl Problem {
         Self { field: Some(field.to_owned()), why: why.into() }
     }
 
+    /// The question with a note of what was wrong with its last answer.
+    pub(crate) fn noted(&self, question: &str) -> String {
+        format!("{question} ({self})")
+    }
+
     /// The field that is wrong, when it is one.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
@@ -95,6 +100,23 @@ impl Form {
             shapes.entry(id).or_insert(shape).clone()
         })?;
         Ok(Self { shape, key: key.to_owned() })
+    }
+
+    /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.
+    pub(crate) fn default_key<T: FormType>() -> String {
+        let name = T::schema_name();
+        // Rust's own types have lower-case names here: `boolean`, `string`, `uint8`.
+        if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return "answer".to_owned();
+        }
+        let mut key = String::with_capacity(name.len() + 4);
+        for c in name.chars().filter(|c| c.is_ascii_alphanumeric()) {
+            if c.is_ascii_uppercase() && !key.is_empty() {
+                key.push('_');
+            }
+            key.push(c.to_ascii_lowercase());
+        }
+        key
     }
 
     /// The schema as it goes over the wire.
@@ -482,6 +504,17 @@ mod tests {
             read::<Units>("units", json!({"units": "kelvin"})),
             Err("`units` must be one of metric, imperial".to_owned())
         );
+    }
+
+    #[test]
+    fn a_question_is_named_after_its_type() {
+        assert_eq!(Form::default_key::<Units>(), "units");
+        assert_eq!(Form::default_key::<bool>(), "answer");
+        assert_eq!(Form::default_key::<u8>(), "answer");
+        assert_eq!(Form::default_key::<String>(), "answer");
+        #[derive(Deserialize, JsonSchema)]
+        struct SeatOnPlane {}
+        assert_eq!(Form::default_key::<SeatOnPlane>(), "seat_on_plane");
     }
 
     #[test]

@@ -36,11 +36,20 @@ impl Era {
 pub(crate) struct Peer {
     pub(crate) era: Era,
     pub(crate) capabilities: ClientCapabilities,
+    /// Whether a request of our own would reach it. Not asked of a modern peer, which never gets one.
+    pub(crate) back_channel: bool,
 }
 
 impl Peer {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self { era: Era::of(context), capabilities: context.client_capabilities().unwrap_or_default() }
+        let era = Era::of(context);
+        let capabilities = match era {
+            Era::Modern => context.client_capabilities(),
+            // What a legacy client says with a request does not count: a push it did not sign up for hangs.
+            Era::Legacy => context.peer.peer_info().map(|info| info.capabilities.clone()),
+        };
+        let back_channel = era == Era::Legacy && !is_stateless_http(context);
+        Self { era, capabilities: capabilities.unwrap_or_default(), back_channel }
     }
 
     /// Whether this kind of question may be sent.
@@ -55,6 +64,18 @@ impl Peer {
         }
     }
 
+    /// Whether this question may be sent, or pushed, to this peer; if not, why not.
+    pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
+        if self.era == Era::Legacy && !self.back_channel {
+            return Err(FlowError::NoBackChannel);
+        }
+        let tools = matches!(request, InputRequest::CreateMessage(request) if uses_tools(&request.params));
+        if self.can(kind) && (!tools || self.can_use_tools()) {
+            return Ok(());
+        }
+        Err(FlowError::MissingCapability { required: Box::new(required(kind, tools)) })
+    }
+
     /// Lets the questions through, as a list of what was asked, or says what the client would have to declare.
     pub(crate) fn admit(&self, requests: &InputRequests) -> Result<Vec<Asked>, FlowError> {
         if self.era == Era::Legacy {
@@ -64,12 +85,8 @@ impl Peer {
             .iter()
             .map(|(key, request)| {
                 let kind = kind_of(request)?;
-                let tools = matches!(request, InputRequest::CreateMessage(request) if uses_tools(&request.params));
-                let declared = self.can(kind) && (!tools || self.can_use_tools());
-                let required = || Box::new(required(kind, tools));
-                declared
-                    .then(|| Asked { key: key.clone(), kind })
-                    .ok_or_else(|| FlowError::MissingCapability { required: required() })
+                self.permits(kind, request)?;
+                Ok(Asked { key: key.clone(), kind })
             })
             .collect()
     }
@@ -78,6 +95,17 @@ impl Peer {
         let sampling = self.capabilities.sampling.as_ref();
         sampling.is_some_and(|sampling| sampling.tools.is_some())
     }
+}
+
+#[cfg(feature = "http")]
+fn is_stateless_http(context: &RequestContext<RoleServer>) -> bool {
+    let parts = context.extensions.get::<http::request::Parts>();
+    parts.is_some_and(|parts| !parts.headers.contains_key("mcp-session-id"))
+}
+
+#[cfg(not(feature = "http"))]
+fn is_stateless_http(_context: &RequestContext<RoleServer>) -> bool {
+    false
 }
 
 fn kind_of(request: &InputRequest) -> Result<Kind, FlowError> {
@@ -122,7 +150,7 @@ mod tests {
     use super::*;
 
     fn peer(capabilities: Value) -> Peer {
-        Peer { era: Era::Modern, capabilities: serde_json::from_value(capabilities).unwrap() }
+        Peer { era: Era::Modern, capabilities: serde_json::from_value(capabilities).unwrap(), back_channel: false }
     }
 
     fn asks(request: Value) -> InputRequests {

@@ -7,6 +7,8 @@ mod answer;
 #[cfg(feature = "server")]
 mod clock;
 #[cfg(feature = "server")]
+mod era;
+#[cfg(feature = "server")]
 mod error;
 #[cfg(feature = "server")]
 mod exchange;
@@ -53,7 +55,7 @@ pub use self::{
         Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
-    shape::{Asks, Given, Round},
+    shape::{Answer, Ask, Asking, Asks, Given, Round},
 };
 
 /// A tool result of one text.

@@ -17,6 +17,12 @@ pub struct Limits {
     pub rounds: u32,
     /// How many questions a round may have: 16.
     pub asks: usize,
+    /// How often a person is asked again for an answer that does not fit: 3 times.
+    pub reasks: u32,
+    /// How many handlers may be waiting for an answer, in all: 10,000.
+    pub frames: usize,
+    /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
+    pub frames_per_principal: usize,
     /// How long a token may be, in bytes: 64 KiB.
     pub token_bytes: usize,
     /// How large a reply may be to be kept for retries, in bytes: 256 KiB. A larger one is sent and not kept: a retry
@@ -33,6 +39,9 @@ impl Default for Limits {
         Self {
             rounds: 10,
             asks: 16,
+            reasks: 3,
+            frames: 10_000,
+            frames_per_principal: 100,
             token_bytes: 64 * 1024,
             reply_bytes: 256 * 1024,
             wait: Duration::from_secs(30),
@@ -51,6 +60,19 @@ impl Limits {
     /// Sets how many questions a round may have.
     pub fn with_asks(mut self, asks: usize) -> Self {
         self.asks = asks;
+        self
+    }
+
+    /// Sets how often a person is asked again for an answer that does not fit.
+    pub fn with_reasks(mut self, reasks: u32) -> Self {
+        self.reasks = reasks;
+        self
+    }
+
+    /// Sets how many handlers may be waiting, in all and for one principal.
+    pub fn with_frames(mut self, frames: usize, per_principal: usize) -> Self {
+        self.frames = frames;
+        self.frames_per_principal = per_principal;
         self
     }
 

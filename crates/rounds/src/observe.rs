@@ -54,8 +54,15 @@ pub enum Station {
     Waiting,
     /// The round was answered before, and this leg gets the same reply.
     Replayed,
-    /// The handler runs, or runs again.
+    /// The handler runs, from the top.
+    Started,
+    /// A handler that was waiting goes on from where it stopped.
     Resumed,
+    /// A client of the legacy era was asked over the live connection.
+    Pushed {
+        /// The question's key.
+        key: String,
+    },
     /// The leg ends with these questions.
     Asked {
         /// The questions' keys.
@@ -88,6 +95,8 @@ pub enum Outcome {
     Cancelled,
     /// The handler panicked.
     Panicked,
+    /// A handler that was waiting was ended: nobody came back in time, or the flow's time was over.
+    Expired,
 }
 
 impl fmt::Display for Outcome {
@@ -99,6 +108,7 @@ impl fmt::Display for Outcome {
             Self::Error { code } => write!(f, "error {code}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Panicked => f.write_str("panicked"),
+            Self::Expired => f.write_str("expired"),
         }
     }
 }
@@ -160,7 +170,9 @@ impl Observe for Tracing {
             Station::Opened => tracing::debug!(target: "rounds", "opened"),
             Station::Waiting => tracing::debug!(target: "rounds", "waiting for an equal leg"),
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
+            Station::Started => tracing::debug!(target: "rounds", "started"),
             Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
+            Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),
         }
     }
 }

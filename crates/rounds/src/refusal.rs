@@ -57,6 +57,9 @@ pub enum Refusal {
     /// The flow has ended in a way that cannot be resumed.
     #[error("the flow has ended and cannot be resumed")]
     Dead,
+    /// The handler that was waiting is gone: its process was restarted, its time was over, or it waits elsewhere.
+    #[error("the handler that was waiting for this answer is gone")]
+    FrameGone,
     /// The handler cannot read the state it kept, as after a deploy that changed its type.
     #[error("the handler cannot read the state it kept: its type has changed")]
     HandlerState,

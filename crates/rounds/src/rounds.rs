@@ -19,7 +19,7 @@ use rmcp::{
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
     error::FlowError,
-    flow::leg,
+    flow::{frame::Frames, leg},
     ledger::{Ledger, MemoryLedger},
     limits::Limits,
     observe::{Event, Observe, Tracing},
@@ -87,6 +87,11 @@ impl<H: ServerHandler> Rounds<H> {
     /// The handler that was wrapped.
     pub fn handler(&self) -> &H {
         &self.handler
+    }
+
+    /// How many handlers are waiting for an answer.
+    pub fn waiting(&self) -> usize {
+        self.core.frames.count()
     }
 
     #[cfg(feature = "http")]
@@ -260,6 +265,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             observers: self.observers,
             announce_expiry: self.announce_expiry,
             entropy: self.entropy,
+            frames: Frames::default(),
             warned_of_http: AtomicBool::new(false),
         };
         Ok(Rounds { handler: Arc::new(self.handler), core: Arc::new(core) })
@@ -314,6 +320,7 @@ pub(crate) struct Core {
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    pub(crate) frames: Frames,
     warned_of_http: AtomicBool,
 }
 
@@ -385,7 +392,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        leg::play(&self.core, &*self.handler, request, context).await
+        leg::play(&self.core, &self.handler, request, context).await
     }
 
     async fn get_prompt(
@@ -393,7 +400,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        leg::play(&self.core, &*self.handler, request, context).await
+        leg::play(&self.core, &self.handler, request, context).await
     }
 
     async fn read_resource(
@@ -401,7 +408,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        leg::play(&self.core, &*self.handler, request, context).await
+        leg::play(&self.core, &self.handler, request, context).await
     }
 
     /// rmcp takes a request whose state is no string, or whose answers are no map, for one it does not know.

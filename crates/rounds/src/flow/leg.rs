@@ -2,18 +2,22 @@
 //!
 //! open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{ErrorCode, InputRequests, InputRequiredResult, InputResponses},
     service::RequestContext,
 };
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::view::View;
+use super::{
+    frame::{Driver, Ending, Frame, Resumption, Slot, Step},
+    link::Link,
+    view::View,
+};
 use crate::{
     answer::Answers,
     clock::Timestamp,
@@ -26,15 +30,15 @@ use crate::{
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Asked, Binding, Envelope, Resume, Span},
+        envelope::{Asked, Binding, Envelope, Kind, Method, Resume, Span},
         token,
     },
 };
 
 /// Plays one leg and gives what goes back to the client.
 pub(crate) async fn play<X: Exchange, H: ServerHandler>(
-    core: &Core,
-    handler: &H,
+    core: &Arc<Core>,
+    handler: &Arc<H>,
     request: X,
     context: RequestContext<RoleServer>,
 ) -> Result<X::Response, ErrorData> {
@@ -44,13 +48,13 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
 }
 
 /// Says that a state could not even be read as one.
-pub(crate) fn refuse_unreadable(core: &Core, method: crate::seal::envelope::Method) -> ErrorData {
+pub(crate) fn refuse_unreadable(core: &Core, method: Method) -> ErrorData {
     core.observe(&Event { flow: None, round: 0, method, target: "", station: &Station::Refused(Refusal::WrongType) });
     Refusal::frozen()
 }
 
 struct Leg<'a> {
-    core: &'a Core,
+    core: &'a Arc<Core>,
     binding: Binding,
     peer: Peer,
     over_http: bool,
@@ -60,17 +64,19 @@ struct Leg<'a> {
 }
 
 /// How the handler's part of a leg ended.
-enum Ran<R> {
-    Returned(Result<R, ErrorData>),
-    Panicked,
+enum Ran {
+    Stepped(Step),
     /// The client went away, and nobody else waits.
     Cancelled,
     /// Another instance took the round over.
     Overtaken,
 }
 
+/// What a leg comes to: its response, and until when the token in it is good, if it asks.
+type Concluded<R> = Result<(Option<Keep>, R), Stop>;
+
 impl<'a> Leg<'a> {
-    fn new<X: Exchange>(core: &'a Core, request: &X, context: &RequestContext<RoleServer>) -> Self {
+    fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
         let principal = core.identify(context);
         Self {
             core,
@@ -89,7 +95,7 @@ impl<'a> Leg<'a> {
 
     async fn play<X: Exchange, H: ServerHandler>(
         mut self,
-        handler: &H,
+        handler: &Arc<H>,
         mut request: X,
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, ErrorData> {
@@ -121,32 +127,19 @@ impl<'a> Leg<'a> {
     /// The first leg: there is nothing to claim yet.
     async fn begin<X: Exchange, H: ServerHandler>(
         &self,
-        handler: &H,
+        handler: &Arc<H>,
         mut request: X,
         sent: InputResponses,
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
-        let answered = !sent.is_empty();
         let deadline = self.core.now() + self.core.flow_deadline;
-        let view = Arc::new(View {
-            round: self.round,
-            peer: self.peer.clone(),
-            answers: Answers::unsolicited(sent.clone()),
-            state: None,
-            solicited: false,
-        });
-        *request.answers() = answered.then_some(sent);
-        let leg_token = context.ct.clone();
-        let run = self.run(handler, request, &view, context);
-        let ran = tokio::select! {
-            biased;
-            ran = run => ran,
-            () = leg_token.cancelled() => Ran::Cancelled,
-        };
-        let (asked, response) = self.conclude::<X>(ran, &view, deadline)?;
+        *request.answers() = (!sent.is_empty()).then(|| sent.clone());
+        let view = self.view(Answers::unsolicited(sent), None, false, &request, &context);
+        let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(keep) = asked {
             let admitted = self.core.ledger.admit(self.next(), keep).await;
             if let Err(error) = admitted {
+                self.abandon();
                 return Ok(X::Response::failed(unavailable(error))?);
             }
         }
@@ -156,37 +149,66 @@ impl<'a> Leg<'a> {
     /// A leg that goes on with a flow: it runs when the round is its own, and otherwise gets what that run replied.
     async fn go_on<X: Exchange, H: ServerHandler>(
         &self,
-        handler: &H,
+        handler: &Arc<H>,
         mut request: X,
         envelope: Envelope,
         mut sent: InputResponses,
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
+        let orphan = match envelope.resume {
+            Resume::Handler { .. } => Orphan::Free,
+            Resume::Frame => Orphan::Dead,
+        };
         let bid = Bid {
             answers: Digest::of_answers(&sent),
             keep: Keep { now: self.core.now(), until: envelope.span.expires_at },
             lease: self.core.limits.lease,
-            orphan: Orphan::Free,
+            orphan,
         };
         let fence = match self.claim(bid, &context.ct).await? {
             Won::Run(fence) => fence,
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
-        let Resume::Handler { settled, state } = envelope.resume;
-        let view = Arc::new(View {
-            round: self.round,
-            peer: self.peer.clone(),
-            answers: Answers::solicited(&settled, &envelope.asked, &sent),
-            state: state.clone(),
-            solicited: true,
-        });
-        *request.answers() = Some(without_refused_content(sent));
-        *request.state() = state;
-        let leg_token = context.ct.clone();
-        let ran = self.hold(fence, self.run(handler, request, &view, context), leg_token).await;
-        let concluded = self.conclude::<X>(ran, &view, envelope.span.deadline);
-        self.record::<X>(fence, concluded).await
+        let deadline = envelope.span.deadline;
+        let held = Held { fence, orphan };
+        let concluded = match envelope.resume {
+            Resume::Handler { settled, state } => {
+                let answers = Answers::solicited(&settled, &envelope.asked, &sent);
+                let view = self.view(answers, state.clone(), true, &request, &context);
+                *request.answers() = Some(without_refused_content(sent));
+                *request.state() = state;
+                self.run(handler, request, view, context, Some(held), deadline).await
+            }
+            Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
+                Some(concluded) => concluded,
+                None => {
+                    // Not here; whoever has it may still answer.
+                    drop(self.core.ledger.release(self.round, fence, Orphan::Free, false).await);
+                    return Err(self.refuse(Refusal::FrameGone));
+                }
+            },
+        };
+        let recorded = self.record::<X>(held, concluded).await;
+        if recorded.is_err() {
+            self.abandon();
+        }
+        recorded
+    }
+
+    fn view<X: Exchange>(
+        &self,
+        answers: Answers,
+        state: Option<String>,
+        solicited: bool,
+        request: &X,
+        context: &RequestContext<RoleServer>,
+    ) -> Arc<View> {
+        let peer = self.peer.clone();
+        let arguments = if peer.can(Kind::Form) { None } else { request.arguments().cloned() };
+        let request = (self.binding.method, self.binding.target.as_str());
+        let frame = Frame::new(self.core.clone(), self.round.flow, request, arguments, peer.clone(), Link::of(context));
+        Arc::new(View { round: self.round, peer, answers, state, solicited, frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -234,45 +256,104 @@ impl<'a> Leg<'a> {
         }
     }
 
-    /// Runs the handler, with a token of its own: the leg's counts only as far as [`hold`](Self::hold) says.
+    /// Runs the handler from the top, until it ends or asks.
     async fn run<X: Exchange, H: ServerHandler>(
         &self,
-        handler: &H,
+        handler: &Arc<H>,
         request: X,
-        view: &Arc<View>,
+        view: Arc<View>,
         mut context: RequestContext<RoleServer>,
-    ) -> Ran<X::Response> {
-        self.event(Station::Resumed);
+        held: Option<Held>,
+        deadline: Timestamp,
+    ) -> Concluded<X::Response> {
+        self.event(Station::Started);
         view.put(&mut context);
-        let token = CancellationToken::new();
-        context.ct = token.clone();
-        // Whatever the handler started is told when its part is over, however it ended.
-        let _over = token.drop_guard();
-        let called = async { request.call(handler, context).await };
-        match AssertUnwindSafe(called).catch_unwind().await {
-            Ok(returned) => Ran::Returned(returned),
-            Err(_) => Ran::Panicked,
+        // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
+        // handler started when its part is over, however it ended.
+        let leg_token = std::mem::replace(&mut context.ct, CancellationToken::new());
+        let over = context.ct.clone().drop_guard();
+        let handler = handler.clone();
+        let called = Box::pin(async move {
+            let _over = over;
+            request.call(&*handler, context).await.map(Into::into)
+        });
+        let mut driver = Driver::new(view.frame.clone(), self.round.number, called);
+        let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
+        if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
+            // The handler's destructors run before the leg is answered.
+            drop(driver);
+            return self.conclude::<X>(ran, &view.answers, deadline);
+        }
+        let slot = match Slot::take(&view.frame, self.binding.principal) {
+            Ok(slot) => slot,
+            Err(error) => return Ok((None, X::Response::failed(error)?)),
+        };
+        let concluded = self.conclude::<X>(ran, &view.answers, deadline);
+        if let Ok((Some(keep), _)) = &concluded {
+            driver.park(slot, keep.until, deadline);
+        }
+        concluded
+    }
+
+    /// Wakes the handler that waits under the flow's name, and lets it run until it ends or asks again. None when no
+    /// handler waits here.
+    async fn resume<X: Exchange>(
+        &self,
+        answers: InputResponses,
+        context: RequestContext<RoleServer>,
+        held: Held,
+        deadline: Timestamp,
+    ) -> Option<Concluded<X::Response>> {
+        let (reply, step) = oneshot::channel();
+        let resumption =
+            Resumption { round: self.round.number, answers, link: Link::of(&context), peer: self.peer.clone(), reply };
+        let frame = self.core.frames.find(self.round.flow)?;
+        if !frame.resume(resumption) {
+            return None;
+        }
+        self.event(Station::Resumed);
+        let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
+        let ran = self.hold(Some(held), stepped, context.ct).await;
+        let concluded = self.conclude::<X>(ran, &Answers::default(), deadline);
+        if !matches!(concluded, Ok((Some(_), _))) {
+            frame.abort();
+        }
+        Some(concluded)
+    }
+
+    /// Ends a handler that was left waiting by a leg that could not be answered.
+    fn abandon(&self) {
+        if let Some(frame) = self.core.frames.find(self.round.flow) {
+            frame.abort();
         }
     }
 
     /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.
-    async fn hold<R>(&self, fence: Fence, run: impl Future<Output = Ran<R>>, leg_token: CancellationToken) -> Ran<R> {
+    async fn hold(&self, held: Option<Held>, run: impl Future<Output = Step>, leg_token: CancellationToken) -> Ran {
         let lease = self.core.limits.lease;
+        let ledger = &self.core.ledger;
         let mut gone = false;
         tokio::pin!(run);
+        let Some(Held { fence, orphan }) = held else {
+            return tokio::select! {
+                biased;
+                step = run => Ran::Stepped(step),
+                () = leg_token.cancelled() => Ran::Cancelled,
+            };
+        };
         loop {
             tokio::select! {
                 biased;
-                ran = &mut run => return ran,
+                step = &mut run => return Ran::Stepped(step),
                 () = leg_token.cancelled(), if !gone => {
-                    let kept = self.core.ledger.release(self.round, fence, Orphan::Free, true).await;
+                    let kept = ledger.release(self.round, fence, orphan, true).await;
                     if !kept.unwrap_or(false) {
                         return Ran::Cancelled;
                     }
                     gone = true;
                 }
                 () = self.core.clock.sleep(lease / 3) => {
-                    let renewed = self.core.ledger.renew(self.round, fence, self.core.now() + lease).await;
+                    let renewed = ledger.renew(self.round, fence, self.core.now() + lease).await;
                     // A ledger that is away says nothing about who owns the round; settling will.
                     if let Ok(false) = renewed {
                         return Ran::Overtaken;
@@ -282,25 +363,37 @@ impl<'a> Leg<'a> {
         }
     }
 
-    /// What the handler's part comes to: a response, with its questions sealed, and until when their token is good.
-    fn conclude<X: Exchange>(
-        &self,
-        ran: Ran<X::Response>,
-        view: &View,
-        deadline: Timestamp,
-    ) -> Result<(Option<Keep>, X::Response), Stop> {
-        let response = match ran {
-            Ran::Returned(returned) => returned?,
-            Ran::Panicked => return Err(Stop::panicked()),
+    /// What the handler's part comes to: a response, with its questions sealed.
+    fn conclude<X: Exchange>(&self, ran: Ran, answers: &Answers, deadline: Timestamp) -> Concluded<X::Response> {
+        let step = match ran {
+            Ran::Stepped(step) => step,
             Ran::Cancelled => return Err(Stop::cancelled()),
             Ran::Overtaken => return Err(overtaken()),
         };
-        match response.into_asks() {
-            Err(complete) => Ok((None, complete)),
-            Ok(asks) => match self.seal(asks, view, deadline) {
-                Ok((keep, asks)) => Ok((Some(keep), asks.into())),
-                Err(error) => Ok((None, X::Response::failed(error)?)),
-            },
+        let (asks, resume, times) = match step {
+            Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
+            Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
+            Step::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
+            Step::Ended(Ending::Returned(returned)) => {
+                let response = X::Response::from_result(returned?);
+                let response =
+                    response.ok_or_else(|| ErrorData::internal_error("a result of another request", None))?;
+                match response.into_asks() {
+                    Err(complete) => return Ok((None, complete)),
+                    Ok(asks) => {
+                        let lifetime = self.core.round_lifetime;
+                        (asks, None, (lifetime, lifetime))
+                    }
+                }
+            }
+            Step::Asked(round) => {
+                let asks = InputRequiredResult::from_input_requests(round.requests);
+                (asks, Some(Resume::Frame), (round.lifetime, round.patience))
+            }
+        };
+        match self.seal(asks, resume, times, answers, deadline) {
+            Ok((keep, asks)) => Ok((Some(keep), asks.into())),
+            Err(error) => Ok((None, X::Response::failed(error)?)),
         }
     }
 
@@ -308,7 +401,9 @@ impl<'a> Leg<'a> {
     fn seal(
         &self,
         mut asks: InputRequiredResult,
-        view: &View,
+        resume: Option<Resume>,
+        (lifetime, patience): (Duration, Duration),
+        answers: &Answers,
         deadline: Timestamp,
     ) -> Result<(Keep, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
@@ -327,13 +422,13 @@ impl<'a> Leg<'a> {
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;
 
         let now = self.core.now();
-        let expires_at = (now + self.core.round_lifetime).min(deadline);
+        let expires_at = (now + lifetime).min(deadline);
         let envelope = Envelope {
             flow: self.round.flow,
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
-            resume: Resume::Handler { settled: view.answers.settled(&asked), state: kept },
+            resume: resume.unwrap_or_else(|| Resume::Handler { settled: answers.settled(&asked), state: kept }),
             asked,
         };
         let state = token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
@@ -342,7 +437,7 @@ impl<'a> Leg<'a> {
         }
         self.asked(&envelope.asked, state.len());
         if self.core.announce_expiry {
-            let left = expires_at.since(now).as_millis() as u64;
+            let left = expires_at.since(now).min(patience).as_millis() as u64;
             let meta = asks.meta.get_or_insert_default();
             meta.0.insert("rounds/expiresInMs".to_owned(), left.into());
         }
@@ -355,13 +450,13 @@ impl<'a> Leg<'a> {
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
     async fn record<X: Exchange>(
         &self,
-        fence: Fence,
-        concluded: Result<(Option<Keep>, X::Response), Stop>,
+        Held { fence, orphan }: Held,
+        concluded: Concluded<X::Response>,
     ) -> Result<X::Response, Stop> {
         let concluded = concluded.map(|(_, response)| response);
         let reply = match &concluded {
             Err(stop) if stop.is_ours() => {
-                let released = self.core.ledger.release(self.round, fence, Orphan::Free, false).await;
+                let released = self.core.ledger.release(self.round, fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
                 return concluded;
@@ -417,6 +512,13 @@ impl<'a> Leg<'a> {
             station: &station,
         });
     }
+}
+
+/// A claim that this leg holds.
+#[derive(Clone, Copy)]
+struct Held {
+    fence: Fence,
+    orphan: Orphan,
 }
 
 /// What a leg has won when it claimed a round.

@@ -1,5 +1,7 @@
 //! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
 
 pub(crate) mod claim;
+pub(crate) mod frame;
 pub(crate) mod leg;
+pub(crate) mod link;
 pub(crate) mod view;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rmcp::{RoleServer, service::RequestContext};
 
+use super::frame::Frame;
 use crate::{answer::Answers, error::FlowError, gate::Peer, ledger::Round};
 
 /// One leg, from the inside.
-#[derive(Debug)]
 pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: Round,
@@ -17,6 +17,8 @@ pub(crate) struct View {
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
     pub(crate) solicited: bool,
+    /// Where the handler's questions go, if it waits for them.
+    pub(crate) frame: Arc<Frame>,
 }
 
 /// How a [`View`] travels. Nobody else can put one into a request: the type cannot be named outside.

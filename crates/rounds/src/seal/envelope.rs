@@ -128,6 +128,8 @@ pub(crate) struct Asked {
 pub(crate) enum Resume {
     /// By calling the handler again, with what was answered so far and the state it kept.
     Handler { settled: Vec<(String, Settled)>, state: Option<String> },
+    /// By waking the handler that waits under the flow's name.
+    Frame,
 }
 
 /// An answer of an earlier round. The wire carries the latest round's only.

@@ -34,6 +34,8 @@ pub struct Inspected {
     pub arguments: Digest,
     /// The questions of this round.
     pub asked: Vec<(String, Kind)>,
+    /// Whether the handler waits in memory for the answers, instead of being called again with them.
+    pub waits: bool,
     /// The answers of earlier rounds: the content as JSON, or how it was refused.
     pub settled: Vec<(String, Result<String, &'static str>)>,
     /// What the handler kept.
@@ -50,7 +52,10 @@ impl Inspected {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, Limits::default().token_bytes, token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
-        let Resume::Handler { settled, state } = envelope.resume;
+        let (waits, settled, state) = match envelope.resume {
+            Resume::Handler { settled, state } => (false, settled, state),
+            Resume::Frame => (true, vec![], None),
+        };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
                 Settled::Accepted { json, .. } => Ok(json),
@@ -70,6 +75,7 @@ impl Inspected {
             target: envelope.binding.target,
             arguments: envelope.binding.arguments,
             asked: envelope.asked.into_iter().map(|asked| (asked.key, asked.kind)).collect(),
+            waits,
             settled: settled.collect(),
             state,
         })
@@ -99,6 +105,9 @@ impl fmt::Display for Inspected {
         for (key, settled) in &self.settled {
             let (Ok(settled) | Err(settled)) = settled.as_deref().map_err(|how| *how);
             writeln!(f, "settled    {key}: {settled}")?;
+        }
+        if self.waits {
+            writeln!(f, "handler    waits in memory")?;
         }
         write!(f, "state      {}", self.state.as_deref().unwrap_or("none"))
     }

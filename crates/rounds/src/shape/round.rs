@@ -13,8 +13,9 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::ask::from_json;
 use crate::{
-    answer::Answer,
+    answer::Received,
     error::FlowError,
     flow::view::View,
     form::{Form, FormType, Problem},
@@ -140,10 +141,10 @@ impl<R: From<InputRequiredResult>> Round<R> {
     fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
         match self.view.answers.get(key, kind) {
             None => Given::Missing,
-            Some(Answer::Declined) => Given::Declined,
-            Some(Answer::Cancelled) => Given::Cancelled,
-            Some(Answer::Malformed(problem)) => Given::Invalid(problem),
-            Some(Answer::Accepted(content)) => match read(&content) {
+            Some(Received::Declined) => Given::Declined,
+            Some(Received::Cancelled) => Given::Cancelled,
+            Some(Received::Malformed(problem)) => Given::Invalid(problem),
+            Some(Received::Accepted(content)) => match read(&content) {
                 Ok(value) => Given::Accepted(value),
                 Err(problem) => Given::Invalid(problem),
             },
@@ -170,7 +171,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
 
     /// Ends the leg with several questions, or with a state to keep, or both.
     pub fn asks(&self) -> Asks<R> {
-        Asks { requests: Ok(InputRequests::new()), state: None, flow: self.view.round.flow, response: PhantomData }
+        Asks { requests: Ok(InputRequests::new()), state: None, round: self.clone() }
     }
 
     /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
@@ -264,18 +265,21 @@ pub struct Asks<R> {
     /// The first mistake is kept and reported by `send`.
     requests: Result<InputRequests, FlowError>,
     state: Option<String>,
-    flow: FlowId,
-    response: PhantomData<fn() -> R>,
+    round: Round<R>,
 }
 
 impl<R: From<InputRequiredResult>> Asks<R> {
     /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
-    /// after the key.
+    /// after the key. When the last answer did not fit, the message says what was wrong with it.
     pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
+        let message = match (message.into(), self.round.given::<T>(key)) {
+            (message, Given::Invalid(problem)) => problem.noted(&message),
+            (message, _) => message,
+        };
         self.with(key, || {
             Ok(ElicitRequestParams::FormElicitationParams {
                 meta: None,
-                message: message.into(),
+                message,
                 requested_schema: Form::of::<T>(key)?.schema(),
             })
         })
@@ -284,7 +288,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
     /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
     pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
         // Retired in 2026-07-28, and still wanted by clients that read older messages.
-        let elicitation_id = format!("{}-{key}", self.flow);
+        let elicitation_id = format!("{}-{key}", self.round.flow());
         self.with(key, || {
             Ok(ElicitRequestParams::UrlElicitationParams {
                 meta: None,
@@ -359,8 +363,4 @@ impl<R: From<InputRequiredResult>> Asks<R> {
             self.requests = Err(mistake);
         }
     }
-}
-
-fn from_json<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, Problem> {
-    T::deserialize(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
 }

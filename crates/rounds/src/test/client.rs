@@ -118,6 +118,21 @@ impl Client {
         !self.wire.pushes.lock().await.is_empty()
     }
 
+    /// The notifications that the server has sent so far, in order.
+    pub fn notifications(&self) -> Vec<Value> {
+        self.wire.notifications.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first notification of this method, waiting for it.
+    pub async fn notified(&self, method: &str) -> Value {
+        loop {
+            if let Some(note) = self.notifications().into_iter().find(|note| note["method"] == method) {
+                return note;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn every_capability() -> Value {
         json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
     }
@@ -177,6 +192,17 @@ impl Pushed {
     /// Its parameters.
     pub fn params(&self) -> &Value {
         &self.message["params"]
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &Value {
+        &self.message["id"]
+    }
+
+    /// Answers it with an error.
+    pub async fn fail(self, code: i32, message: &str) {
+        let error = json!({"code": code, "message": message});
+        self.wire.send(&json!({"jsonrpc": "2.0", "id": self.message["id"], "error": error})).await;
     }
 
     /// Answers it.
@@ -417,22 +443,26 @@ struct Wire {
     next_id: AtomicU64,
     waiting: Waiting,
     pushes: tokio::sync::Mutex<mpsc::UnboundedReceiver<Value>>,
+    notifications: Notifications,
 }
 
 /// Who waits for which response.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
+type Notifications = Arc<Mutex<Vec<Value>>>;
+
 impl Wire {
     fn new(stream: DuplexStream) -> Self {
         let (reader, writer) = split(stream);
         let (pushed, pushes) = mpsc::unbounded_channel();
-        let waiting = Waiting::default();
-        tokio::spawn(read(reader, waiting.clone(), pushed));
+        let (waiting, notifications) = (Waiting::default(), Notifications::default());
+        tokio::spawn(read(reader, waiting.clone(), pushed, notifications.clone()));
         Self {
             writer: tokio::sync::Mutex::new(writer),
             next_id: AtomicU64::new(1),
             waiting,
             pushes: tokio::sync::Mutex::new(pushes),
+            notifications,
         }
     }
 
@@ -460,7 +490,12 @@ impl Drop for Wire {
     }
 }
 
-async fn read(reader: ReadHalf<DuplexStream>, waiting: Waiting, pushed: mpsc::UnboundedSender<Value>) {
+async fn read(
+    reader: ReadHalf<DuplexStream>,
+    waiting: Waiting,
+    pushed: mpsc::UnboundedSender<Value>,
+    notifications: Notifications,
+) {
     let mut lines = BufReader::new(reader).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(message) = serde_json::from_str::<Value>(&line) else {
@@ -469,6 +504,8 @@ async fn read(reader: ReadHalf<DuplexStream>, waiting: Waiting, pushed: mpsc::Un
         if message.get("method").is_some() {
             if message.get("id").is_some() {
                 let _ = pushed.send(message);
+            } else {
+                notifications.lock().unwrap_or_else(PoisonError::into_inner).push(message);
             }
         } else if let Some(id) = message["id"].as_u64() {
             let waiter = waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);

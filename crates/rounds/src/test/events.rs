@@ -45,9 +45,9 @@ impl Events {
         self.all().into_iter().map(|recorded| recorded.station).collect()
     }
 
-    /// How often the handler of this tool, prompt or resource ran.
+    /// How often the handler of this tool, prompt or resource ran from the top.
     pub fn runs(&self, target: &str) -> usize {
-        let ran = |recorded: &&Recorded| recorded.target == target && recorded.station == Station::Resumed;
+        let ran = |recorded: &&Recorded| recorded.target == target && recorded.station == Station::Started;
         self.all().iter().filter(ran).count()
     }
 

@@ -1,0 +1,608 @@
+//! A frame: a handler's future that waits for its user, kept alive between legs.
+//!
+//! [`Frame`] is what the handler's questions, the legs and the driver share. [`Driver`] owns the future and is the only one
+//! to poll it: in rmcp's task on the first leg, then in a task of its own that goes on between legs, so that timers, locks
+//! and `select!` behave as everywhere else. [`Frames`] finds a frame by its flow.
+
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData,
+    model::{InputRequest, InputRequests, InputResponses, JsonObject, ServerResult},
+};
+use tokio::sync::oneshot;
+
+use super::link::Link;
+use crate::{
+    answer::Received,
+    clock::{BoxFuture, Timestamp},
+    era::push::Push,
+    error::FlowError,
+    gate::{Era, Peer},
+    observe::{Event, Outcome, Station},
+    rounds::Core,
+    seal::{
+        Digest, FlowId,
+        envelope::{Kind, Method},
+    },
+};
+
+/// What a handler's questions, the legs of its flow, and its driver share.
+pub(crate) struct Frame {
+    pub(crate) core: Arc<Core>,
+    pub(crate) flow: FlowId,
+    method: Method,
+    target: String,
+    /// Kept only where a question may have to be read off them: for a client that cannot be asked.
+    pub(crate) arguments: Option<JsonObject>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The leg in flight, if one is.
+    link: Option<Link>,
+    /// What the latest leg's client can be asked.
+    peer: Peer,
+    /// The questions that have no answer yet, in the order of asking.
+    open: Vec<Open>,
+    next_question: u64,
+    /// A leg that came for the driver to take up.
+    inbox: Option<Resumption>,
+    aborted: bool,
+    /// The handler is over: nobody is there to be asked.
+    ended: bool,
+    /// The driver is gone: no leg will ever be taken up.
+    closed: bool,
+    /// Whether the driver is polling just now, and will look at what is open when it is done.
+    polling: bool,
+    waker: Option<Waker>,
+}
+
+/// A question that has no answer yet.
+struct Open {
+    id: u64,
+    question: Question,
+    /// The round it was last asked in; none before it was.
+    asked_in: Option<u32>,
+    answer: oneshot::Sender<Result<Received, FlowError>>,
+}
+
+/// A question, ready to be asked.
+pub(crate) struct Question {
+    pub(crate) key: String,
+    pub(crate) kind: Kind,
+    pub(crate) request: InputRequest,
+    pub(crate) message: String,
+    /// How long this question may wait, if not as long as any.
+    pub(crate) within: Option<Duration>,
+}
+
+/// A leg that goes on with a frame.
+pub(crate) struct Resumption {
+    pub(crate) round: u32,
+    pub(crate) answers: InputResponses,
+    pub(crate) link: Link,
+    pub(crate) peer: Peer,
+    pub(crate) reply: oneshot::Sender<Step>,
+}
+
+/// What a handler has come to.
+pub(crate) enum Step {
+    /// It asks, and waits.
+    Asked(Round),
+    Ended(Ending),
+}
+
+/// The questions that a handler waits for.
+pub(crate) struct Round {
+    pub(crate) number: u32,
+    pub(crate) requests: InputRequests,
+    /// How long the round lives: as long as the most patient of its questions.
+    pub(crate) lifetime: Duration,
+    /// How long the client should take: as long as the least patient.
+    pub(crate) patience: Duration,
+}
+
+pub(crate) enum Ending {
+    Returned(Result<ServerResult, ErrorData>),
+    Panicked,
+    /// Its time is over.
+    Expired,
+    /// A leg gave it up.
+    Aborted,
+}
+
+impl Frame {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        flow: FlowId,
+        request: (Method, &str),
+        arguments: Option<JsonObject>,
+        peer: Peer,
+        link: Link,
+    ) -> Arc<Self> {
+        let state = State {
+            link: Some(link),
+            peer,
+            open: Vec::new(),
+            next_question: 0,
+            inbox: None,
+            aborted: false,
+            ended: false,
+            closed: false,
+            polling: false,
+            waker: None,
+        };
+        let (method, target) = (request.0, request.1.to_owned());
+        Arc::new(Self { core, flow, method, target, arguments, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Author code never runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a question. Its answer comes through the receiver; a receiver whose sender is gone means that the flow ended.
+    pub(crate) fn open(&self, mut question: Question, key_is_default: bool) -> Result<Opened<'_>, FlowError> {
+        let mut state = self.state();
+        if state.ended {
+            return Err(FlowError::FlowEnded);
+        }
+        let taken = |state: &State, key: &str| state.open.iter().any(|open| open.question.key == key);
+        if taken(&state, &question.key) {
+            if !key_is_default {
+                return Err(FlowError::DuplicateKey { key: question.key });
+            }
+            let free = (2..).map(|n| format!("{}_{n}", question.key)).find(|key| !taken(&state, key));
+            question.key = free.unwrap_or_default();
+        }
+        let (answer, answered) = oneshot::channel();
+        let id = state.next_question;
+        state.next_question += 1;
+        state.open.push(Open { id, question, asked_in: None, answer });
+        let waker = if state.polling { None } else { state.waker.take() };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(Opened { frame: self, id, answered })
+    }
+
+    /// The client of the leg in flight.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.state().link.clone()
+    }
+
+    /// Looks at what the latest leg's client can be asked.
+    pub(crate) fn with_peer<T>(&self, look: impl FnOnce(&Peer) -> T) -> T {
+        look(&self.state().peer)
+    }
+
+    /// Hands a leg to the driver. False when the frame is over.
+    pub(crate) fn resume(&self, resumption: Resumption) -> bool {
+        let mut state = self.state();
+        if state.closed {
+            return false;
+        }
+        state.inbox = Some(resumption);
+        wake(state);
+        true
+    }
+
+    /// Ends the handler, wherever it is.
+    pub(crate) fn abort(&self) {
+        let mut state = self.state();
+        state.aborted = true;
+        wake(state);
+    }
+
+    /// Whoever still waits for an answer learns that there will be none.
+    fn end(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.link = None;
+        let open = std::mem::take(&mut state.open);
+        drop(state);
+        drop(open);
+    }
+
+    /// A leg that nobody took up learns that nobody will.
+    fn close(&self) {
+        self.end();
+        let mut state = self.state();
+        state.closed = true;
+        let inbox = state.inbox.take();
+        drop(state);
+        drop(inbox);
+    }
+
+    fn event(&self, round: u32, station: &Station) {
+        let (flow, method, target) = (Some(self.flow), self.method, self.target.as_str());
+        self.core.observe(&Event { flow, round, method, target, station });
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A question that was opened, and is withdrawn when this is dropped.
+pub(crate) struct Opened<'a> {
+    frame: &'a Frame,
+    id: u64,
+    answered: oneshot::Receiver<Result<Received, FlowError>>,
+}
+
+impl Opened<'_> {
+    pub(crate) async fn answered(mut self) -> Result<Received, FlowError> {
+        (&mut self.answered).await.unwrap_or(Err(FlowError::FlowEnded))
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        let mut state = self.frame.state();
+        let place = state.open.iter().position(|open| open.id == self.id);
+        let withdrawn = place.map(|place| state.open.remove(place));
+        // A push that is under way is dropped by the driver.
+        let waker = if state.polling || withdrawn.is_none() { None } else { state.waker.take() };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Owns a handler's future, and polls it.
+pub(crate) struct Driver {
+    frame: Arc<Frame>,
+    handler: Option<BoxFuture<'static, Result<ServerResult, ErrorData>>>,
+    /// The handler ended while no leg was there to be told.
+    ending: Option<Ending>,
+    /// Where the leg in flight waits; the first leg polls this driver itself.
+    reply: Option<oneshot::Sender<Step>>,
+    in_flight: bool,
+    round: u32,
+    /// Questions that are being pushed, by their id.
+    pushes: Vec<(u64, BoxFuture<'static, Result<Received, FlowError>>)>,
+    /// Fires when nobody came back in time.
+    idle: Option<BoxFuture<'static, ()>>,
+    /// Fires when the flow's time is over.
+    deadline: Option<BoxFuture<'static, ()>>,
+}
+
+impl Driver {
+    /// A driver for a handler whose first leg answers `round`.
+    pub(crate) fn new(
+        frame: Arc<Frame>,
+        round: u32,
+        handler: BoxFuture<'static, Result<ServerResult, ErrorData>>,
+    ) -> Self {
+        Self {
+            frame,
+            handler: Some(handler),
+            ending: None,
+            reply: None,
+            in_flight: true,
+            round,
+            pushes: Vec::new(),
+            idle: None,
+            deadline: None,
+        }
+    }
+
+    /// Polls the handler until it has come to something that the leg in flight has to know.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        loop {
+            if let Some(ending) = self.take_up(cx) {
+                self.finish(ending);
+            } else if self.is_over(cx) {
+                if !self.in_flight {
+                    self.frame.event(self.round, &Station::Ended(Outcome::Expired));
+                }
+                return Poll::Ready(Step::Ended(self.drop_handler(Ending::Expired)));
+            }
+            if let Some(ending) = self.poll_handler(cx) {
+                self.finish(ending);
+            }
+            if self.in_flight
+                && let Some(ending) = self.ending.take()
+            {
+                return Poll::Ready(Step::Ended(ending));
+            }
+            if matches!(self.ending, Some(Ending::Aborted)) {
+                return Poll::Ready(Step::Ended(Ending::Aborted));
+            }
+            match self.look_at_questions() {
+                Looked::Nothing => return Poll::Pending,
+                Looked::Again => {}
+                Looked::Asked(round) => {
+                    self.round = round.number;
+                    self.in_flight = false;
+                    return Poll::Ready(Step::Asked(round));
+                }
+            }
+        }
+    }
+
+    /// Takes up what came since the last poll: a leg with answers, or the order to stop.
+    fn take_up(&mut self, cx: &Context<'_>) -> Option<Ending> {
+        let mut state = self.frame.state();
+        state.polling = true;
+        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        if state.aborted {
+            return Some(Ending::Aborted);
+        }
+        let resumption = state.inbox.take()?;
+        self.reply = Some(resumption.reply);
+        self.in_flight = true;
+        self.idle = None;
+        state.peer = resumption.peer;
+        state.link = Some(resumption.link);
+        let mut answered = Vec::new();
+        let mut answers = resumption.answers;
+        let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
+            let of_this_round = open.asked_in.take() == Some(resumption.round);
+            match answers.remove(&open.question.key).filter(|_| of_this_round) {
+                Some(raw) => {
+                    answered.push((open.answer, Received::read(open.question.kind, &raw)));
+                    None
+                }
+                None => Some(open),
+            }
+        });
+        let still_open = still_open.collect();
+        state.open = still_open;
+        drop(state);
+        for (answer, received) in answered {
+            let _ = answer.send(Ok(received));
+        }
+        None
+    }
+
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        let fired = |timer: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>| {
+            timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+        };
+        fired(&mut self.idle, cx) || fired(&mut self.deadline, cx)
+    }
+
+    fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+        self.poll_pushes(cx);
+        let handler = self.handler.as_mut()?;
+        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => None,
+            Ok(Poll::Ready(returned)) => Some(Ending::Returned(returned)),
+            Err(_) => Some(Ending::Panicked),
+        }
+    }
+
+    fn poll_pushes(&mut self, cx: &mut Context<'_>) {
+        if self.pushes.is_empty() {
+            return;
+        }
+        let open: Vec<u64> = self.frame.state().open.iter().map(|open| open.id).collect();
+        // What was withdrawn is dropped here, which tells the client.
+        self.pushes.retain(|(id, _)| open.contains(id));
+        let mut answered = Vec::new();
+        self.pushes.retain_mut(|(id, push)| match push.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(received) => {
+                answered.push((*id, received));
+                false
+            }
+        });
+        for (id, received) in answered {
+            self.answer(id, received);
+        }
+    }
+
+    fn answer(&self, id: u64, received: Result<Received, FlowError>) {
+        let mut state = self.frame.state();
+        let place = state.open.iter().position(|open| open.id == id);
+        let open = place.map(|place| state.open.remove(place));
+        drop(state);
+        if let Some(open) = open {
+            let _ = open.answer.send(received);
+        }
+    }
+
+    /// The handler has yielded. What it asks is sent together, if a leg is there to send it.
+    fn look_at_questions(&mut self) -> Looked {
+        let mut state = self.frame.state();
+        state.polling = false;
+        if !self.in_flight || self.handler.is_none() {
+            return Looked::Nothing;
+        }
+        let State { open, peer, .. } = &mut *state;
+        let permitted = |open: &Open| peer.permits(open.question.kind, &open.question.request);
+        if let Some((id, refused)) = open.iter().find_map(|open| Some((open.id, permitted(open).err()?))) {
+            drop(state);
+            self.answer(id, Err(refused));
+            return Looked::Again;
+        }
+        match peer.era {
+            Era::Legacy => {
+                drop(state);
+                self.push()
+            }
+            _ if open.is_empty() => Looked::Nothing,
+            _ => {
+                let number = self.round + 1;
+                let default = self.frame.core.round_lifetime;
+                let times = open.iter().map(|open| open.question.within.unwrap_or(default));
+                let (patience, lifetime) = times
+                    .fold((Duration::MAX, Duration::ZERO), |(least, most), time| (least.min(time), most.max(time)));
+                for open in open.iter_mut() {
+                    open.asked_in = Some(number);
+                }
+                let request = |open: &Open| (open.question.key.clone(), open.question.request.clone());
+                let requests = open.iter().map(request).collect();
+                state.link = None;
+                Looked::Asked(Round { number, requests, lifetime, patience })
+            }
+        }
+    }
+
+    /// Pushes what was not pushed yet.
+    fn push(&mut self) -> Looked {
+        let mut state = self.frame.state();
+        let Some(link) = state.link.clone() else { return Looked::Nothing };
+        let core = &self.frame.core;
+        let mut pushed = Vec::new();
+        for open in state.open.iter_mut().filter(|open| open.asked_in.is_none()) {
+            open.asked_in = Some(0);
+            let Question { key, kind, request, message, within } = &open.question;
+            let push = Push {
+                link: link.clone(),
+                kind: *kind,
+                request: request.clone(),
+                patience: within.unwrap_or(core.round_lifetime),
+                message: message.clone(),
+            };
+            self.pushes.push((open.id, Box::pin(push.send(core.clock.clone()))));
+            pushed.push(key.clone());
+        }
+        drop(state);
+        for key in &pushed {
+            self.frame.event(self.round, &Station::Pushed { key: key.clone() });
+        }
+        if pushed.is_empty() { Looked::Nothing } else { Looked::Again }
+    }
+
+    fn finish(&mut self, ending: Ending) {
+        let ending = self.drop_handler(ending);
+        self.ending = Some(ending);
+    }
+
+    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic.
+    fn drop_handler(&mut self, ending: Ending) -> Ending {
+        self.pushes.clear();
+        let handler = self.handler.take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+        self.frame.end();
+        if dropped.is_err() { Ending::Panicked } else { ending }
+    }
+
+    /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
+    pub(crate) fn park(mut self, slot: Slot, expires_at: Timestamp, deadline: Timestamp) {
+        let core = self.frame.core.clone();
+        let now = core.now();
+        self.deadline = Some(core.clock.sleep(deadline.since(now)));
+        self.idle = Some(core.clock.sleep(expires_at.since(now)));
+        tokio::spawn(async move {
+            loop {
+                let step = std::future::poll_fn(|cx| self.poll_step(cx)).await;
+                if let Step::Asked(round) = &step {
+                    self.idle = Some(core.clock.sleep(round.lifetime));
+                }
+                let over = matches!(step, Step::Ended(_));
+                if let Some(reply) = self.reply.take() {
+                    let _ = reply.send(step);
+                }
+                if over {
+                    break;
+                }
+            }
+            drop(slot);
+        });
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.frame.close();
+    }
+}
+
+enum Looked {
+    /// There is nothing to tell.
+    Nothing,
+    /// Something changed: poll again.
+    Again,
+    Asked(Round),
+}
+
+/// The frames of this process, by their flow.
+#[derive(Default)]
+pub(crate) struct Frames {
+    parked: Mutex<Parked>,
+}
+
+#[derive(Default)]
+struct Parked {
+    frames: HashMap<FlowId, Arc<Frame>>,
+    per_principal: HashMap<Digest, usize>,
+}
+
+impl Frames {
+    fn parked(&self) -> MutexGuard<'_, Parked> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, flow: FlowId) -> Option<Arc<Frame>> {
+        self.parked().frames.get(&flow).cloned()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.parked().frames.len()
+    }
+}
+
+/// A frame's place among those that may wait. Leaving it is dropping it.
+pub(crate) struct Slot {
+    core: Arc<Core>,
+    flow: FlowId,
+    principal: Option<Digest>,
+}
+
+impl Slot {
+    /// Takes a place for this frame, if there is one left.
+    pub(crate) fn take(frame: &Arc<Frame>, principal: Option<Digest>) -> Result<Self, FlowError> {
+        let limits = &frame.core.limits;
+        let mut parked = frame.core.frames.parked();
+        if parked.frames.len() >= limits.frames {
+            return Err(FlowError::TooManyFrames { limit: limits.frames });
+        }
+        if let Some(principal) = principal {
+            let theirs = parked.per_principal.entry(principal).or_default();
+            if *theirs >= limits.frames_per_principal {
+                return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
+            }
+            *theirs += 1;
+        }
+        parked.frames.insert(frame.flow, frame.clone());
+        drop(parked);
+        Ok(Self { core: frame.core.clone(), flow: frame.flow, principal })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut parked = self.core.frames.parked();
+        let frame = parked.frames.remove(&self.flow);
+        if let Some(principal) = self.principal
+            && let Some(theirs) = parked.per_principal.get_mut(&principal)
+        {
+            *theirs -= 1;
+            if *theirs == 0 {
+                parked.per_principal.remove(&principal);
+            }
+        }
+        drop(parked);
+        drop(frame);
+    }
+}

@@ -1,0 +1,373 @@
+//! Linear: the handler asks, waits, and goes on where it stopped.
+
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+use rmcp::{
+    ErrorData, Peer, RoleServer,
+    handler::server::common::{AsRequestContext, FromContextPart},
+    model::{ElicitRequest, ElicitRequestParams, InputRequest},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::Received,
+    clock::BoxFuture,
+    error::FlowError,
+    flow::{
+        frame::{Frame, Question},
+        view::View,
+    },
+    form::{Form, FormType, Problem},
+    gate::Era,
+    seal::{FlowId, envelope::Kind},
+};
+
+#[doc = include_str!("../docs/ask.md")]
+#[derive(Clone)]
+pub struct Ask {
+    frame: Arc<Frame>,
+}
+
+/// What a person answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "handlers match on all three")]
+pub enum Answer<T> {
+    /// They agreed, and this is what they said.
+    Accepted(T),
+    /// They said no.
+    Declined,
+    /// They dismissed the question without a choice.
+    Cancelled,
+}
+
+impl Ask {
+    /// For handlers that are not written with rmcp's macros, such as those of resources.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
+        let view = View::take(context, "Ask")?;
+        Ok(Self { frame: view.frame.clone() })
+    }
+
+    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
+    /// after the question's key.
+    pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
+        self.asking(Query::form(), message)
+    }
+
+    /// Asks for a yes. True only when the person agreed and said yes; a no, a decline and a dismissal are all false.
+    pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
+        let mut query = Query::<bool>::form();
+        query.default_key = || "confirm".to_owned();
+        query.refused = Some(false);
+        self.asking(query, message)
+    }
+
+    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
+    /// That they agreed does not mean that they did.
+    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
+        let url = url.into();
+        let request = move |message: String, key: &str, flow| {
+            Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message,
+                url: url.clone(),
+                elicitation_id: format!("{flow}-{key}"),
+            })))
+        };
+        let query = Query {
+            kind: Kind::Url,
+            default_key: || "url".to_owned(),
+            request: Box::new(request),
+            read: |_, _| Ok(()),
+            refused: None,
+        };
+        self.asking(query, message)
+    }
+
+    /// Asks the client's model.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
+        let sample = move |_, _: &str, _| {
+            Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
+        };
+        let query = Query {
+            kind: Kind::Sample,
+            default_key: || "sample".to_owned(),
+            request: Box::new(sample),
+            read: |_, result| from_json(result),
+            refused: None,
+        };
+        self.asking(query, "a question to the client's model")
+    }
+
+    /// Asks the client for its roots.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
+        let roots = |_, _: &str, _| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let query = Query {
+            kind: Kind::Roots,
+            default_key: || "roots".to_owned(),
+            request: Box::new(roots),
+            read: |_, result| from_json(result),
+            refused: None,
+        };
+        self.asking(query, "the client's roots")
+    }
+
+    fn asking<T>(&self, query: Query<T>, message: impl Into<String>) -> Asking<T> {
+        Asking { ask: self.clone(), query, message: message.into(), key: None, within: None, otherwise: None }
+    }
+
+    /// Which protocol the client speaks. Both can be asked; how is not the handler's concern.
+    pub fn era(&self) -> Era {
+        self.frame.with_peer(|peer| peer.era)
+    }
+
+    /// Whether the client can be asked with a form.
+    pub fn can_form(&self) -> bool {
+        self.can(Kind::Form)
+    }
+
+    /// Whether the client can be asked to visit a page.
+    pub fn can_url(&self) -> bool {
+        self.can(Kind::Url)
+    }
+
+    /// Whether the client's model can be sampled.
+    pub fn can_sample(&self) -> bool {
+        self.can(Kind::Sample)
+    }
+
+    /// Whether the client can be asked for its roots.
+    pub fn can_roots(&self) -> bool {
+        self.can(Kind::Roots)
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        self.frame.with_peer(|peer| (peer.era == Era::Modern || peer.back_channel) && peer.can(kind))
+    }
+
+    /// The client of the leg in flight, for notifications; none while the handler waits for an answer. Take it anew after
+    /// every question: the one of an earlier leg no longer reaches anybody.
+    pub fn peer(&self) -> Option<Peer<RoleServer>> {
+        self.frame.link().map(|link| link.peer)
+    }
+
+    /// Tells the client of the leg in flight how far its call has come. Nothing happens when no leg is in flight, or its
+    /// client gave no progress token.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
+        if let Some(link) = self.frame.link() {
+            link.progress(progress, total, message).await;
+        }
+    }
+
+    /// The name of the flow, the same on all of its legs.
+    pub fn flow(&self) -> FlowId {
+        self.frame.flow
+    }
+}
+
+impl<C: AsRequestContext> FromContextPart<C> for Ask {
+    fn from_context_part(context: &mut C) -> Result<Self, ErrorData> {
+        Ok(Self::from_context(context.as_request_context())?)
+    }
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ask").field("flow", &self.frame.flow).finish_non_exhaustive()
+    }
+}
+
+/// A question that is asked when it is awaited.
+///
+/// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
+/// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
+#[must_use = "a question is asked when it is awaited"]
+pub struct Asking<T> {
+    ask: Ask,
+    query: Query<T>,
+    message: String,
+    key: Option<String>,
+    within: Option<Duration>,
+    otherwise: Option<Otherwise<T>>,
+}
+
+/// What kind of question it is, and how its answer is read.
+struct Query<T> {
+    kind: Kind,
+    default_key: fn() -> String,
+    request: Box<dyn Fn(String, &str, FlowId) -> Result<InputRequest, FlowError> + Send + Sync>,
+    read: fn(&str, &Value) -> Result<T, Problem>,
+    /// What a refusal stands for, where it stands for a value.
+    refused: Option<T>,
+}
+
+impl<T: FormType> Query<T> {
+    fn form() -> Self {
+        let request = |message, key: &str, _| {
+            let requested_schema = Form::of::<T>(key)?.schema();
+            let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
+            Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
+        };
+        Self {
+            kind: Kind::Form,
+            default_key: Form::default_key::<T>,
+            request: Box::new(request),
+            read: |key, content| match Form::of::<T>(key) {
+                Ok(form) => form.read(content),
+                Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
+            },
+            refused: None,
+        }
+    }
+}
+
+/// What to do when the client cannot be asked.
+enum Otherwise<T> {
+    Value(T),
+    Argument(String),
+}
+
+impl<T: Send + 'static> Asking<T> {
+    /// The question's key on the wire. By default the name of the type it asks for (`Units` becomes `units`), `confirm`,
+    /// `url`, or `answer`; a number is appended when that is taken.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// How long this question may wait, instead of as long as a round. When it is over, the question is withdrawn and gives
+    /// [`FlowError::NotInTime`].
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
+    }
+
+    /// What to take when the client cannot be asked. It does not stand in for a person who was asked and said no.
+    pub fn or(mut self, value: T) -> Self {
+        self.otherwise = Some(Otherwise::Value(value));
+        self
+    }
+
+    /// Where the client cannot be asked, take the value from this argument of the call, and when it is not there, tell the
+    /// model to ask and to call again with it.
+    ///
+    /// The model then answers for the person: use it only where that is acceptable. The argument has to be in the tool's
+    /// input schema, as an optional one.
+    pub fn or_argument(mut self, argument: impl Into<String>) -> Self {
+        self.otherwise = Some(Otherwise::Argument(argument.into()));
+        self
+    }
+
+    /// Asks, and gives what was answered: accepted, declined or cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the answers do not fit.
+    pub async fn answer(self) -> Result<Answer<T>, FlowError> {
+        let Self { ask, query, message, key, within, otherwise } = self;
+        let key_is_default = key.is_none();
+        let key = key.unwrap_or_else(query.default_key);
+        let patience = ask.patience(within);
+        tokio::pin!(patience);
+        let mut asked = 0;
+        let mut words = message.clone();
+        loop {
+            let question = Question {
+                kind: query.kind,
+                request: (query.request)(words, &key, ask.frame.flow)?,
+                key: key.clone(),
+                message: message.clone(),
+                within,
+            };
+            let opened = ask.frame.open(question, key_is_default)?;
+            let received = tokio::select! {
+                biased;
+                received = opened.answered() => received,
+                () = &mut patience => Err(FlowError::NotInTime { question: message.clone() }),
+            };
+            let problem = match received {
+                Ok(Received::Declined) => return Ok(Answer::Declined),
+                Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
+                Ok(Received::Malformed(problem)) => problem,
+                Ok(Received::Accepted(content)) => match (query.read)(&key, &content) {
+                    Ok(value) => return Ok(Answer::Accepted(value)),
+                    Err(problem) => problem,
+                },
+                Err(error) if error.cannot_ask() => {
+                    return otherwise.map_or(Err(error), |otherwise| {
+                        otherwise.instead(&ask, &query, &key, message).map(Answer::Accepted)
+                    });
+                }
+                Err(error) => return Err(error),
+            };
+            if asked == ask.frame.core.limits.reasks {
+                return Err(FlowError::Invalid { question: message, problem });
+            }
+            asked += 1;
+            words = problem.noted(&message);
+        }
+    }
+}
+
+impl Ask {
+    /// Becomes ready when a question's own time is over; a question without one has all the time that its round has.
+    async fn patience(&self, within: Option<Duration>) {
+        match within {
+            Some(time) => self.frame.core.clock.sleep(time).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl<T> Otherwise<T> {
+    fn instead(self, ask: &Ask, query: &Query<T>, key: &str, question: String) -> Result<T, FlowError> {
+        let argument = match self {
+            Self::Value(value) => return Ok(value),
+            Self::Argument(argument) => argument,
+        };
+        let given = ask.frame.arguments.as_ref().and_then(|arguments| arguments.get(&argument));
+        match given {
+            None | Some(Value::Null) => Err(FlowError::NeedsArgument { question, argument }),
+            // A form of one field is asked for as an object, and given as the value itself.
+            Some(value) => (query.read)(key, &json!({ key: value }))
+                .or_else(|problem| if value.is_object() { (query.read)(key, value) } else { Err(problem) })
+                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` does not fit: {problem}"))),
+        }
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for Asking<T> {
+    type Output = Result<T, FlowError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let refused = self.query.refused.take();
+            let question = self.message.clone();
+            match (self.answer().await?, refused) {
+                (Answer::Accepted(value), _) | (_, Some(value)) => Ok(value),
+                (Answer::Declined, None) => Err(FlowError::Declined { question }),
+                (Answer::Cancelled, None) => Err(FlowError::Cancelled { question }),
+            }
+        })
+    }
+}
+
+impl<T> std::fmt::Debug for Asking<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let type_ = PhantomData::<T>;
+        f.debug_struct("Asking").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Problem> {
+    T::deserialize(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
+}

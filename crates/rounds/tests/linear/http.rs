@@ -1,0 +1,1 @@
+//! Over streamable HTTP.

@@ -1,0 +1,160 @@
+//! Clients of the legacy era: asked over the live connection, by the same handler.
+
+use std::time::Duration;
+
+use rounds::{
+    Ask, Era, FlowError,
+    observe::{Outcome, Station},
+    test::Client,
+};
+use serde_json::json;
+
+use super::{Count, Units, stage, units};
+
+#[tokio::test]
+async fn the_real_request_is_pushed_and_awaited() {
+    let stage = stage(units);
+    let client = Client::legacy(stage.server.clone()).await;
+    for (answer, text) in [
+        (json!({"action": "accept", "content": {"units": "imperial"}}), "Imperial"),
+        (json!({"action": "decline"}), "The user declined: Which units?"),
+        (json!({"action": "cancel"}), "The user cancelled: Which units?"),
+    ] {
+        let leg = client.start("tools/call", json!({"name": "weather", "arguments": {}})).await;
+        let pushed = client.pushed().await.unwrap();
+        assert_eq!(pushed.method(), "elicitation/create");
+        assert_eq!(pushed.params()["message"], "Which units?");
+        assert_eq!(pushed.params()["requestedSchema"]["required"], json!(["units"]));
+        pushed.answer(answer).await;
+        assert_eq!(leg.finish().await.text(), text);
+    }
+    assert_eq!(stage.events.runs("weather"), 3);
+    assert!(stage.events.stations().contains(&Station::Pushed { key: "units".to_owned() }));
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_asked_for_again() {
+    let stage = stage(units);
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "weather"})).await;
+    client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "kelvin"}})).await;
+    let again = client.pushed().await.unwrap();
+    assert_eq!(again.params()["message"], "Which units? (`units` must be one of metric, imperial)");
+    again.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    assert_eq!(leg.finish().await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn questions_that_are_pending_together_are_pushed_together() {
+    let stage = stage(|ask: Ask| async move {
+        let (one, two) = tokio::join!(
+            ask.form::<Units>("One?").key("one").into_future(),
+            ask.form::<Units>("Two?").key("two").into_future(),
+        );
+        Ok(format!("{:?} {:?}", one?, two?))
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let (one, two) = (client.pushed().await.unwrap(), client.pushed().await.unwrap());
+    assert_eq!((&one.params()["message"], &two.params()["message"]), (&json!("One?"), &json!("Two?")));
+    two.answer(json!({"action": "accept", "content": {"two": "imperial"}})).await;
+    one.answer(json!({"action": "accept", "content": {"one": "metric"}})).await;
+    assert_eq!(leg.finish().await.text(), "Metric Imperial");
+}
+
+#[tokio::test]
+async fn a_client_that_did_not_sign_up_is_not_pushed_to_whatever_its_request_says() {
+    let stage = stage(units);
+    let client = Client::connect(stage.server.clone(), Era::Legacy, json!({})).await;
+    let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
+    let leg = client.request("tools/call", json!({"name": "weather", "_meta": meta})).await;
+    assert_eq!(leg.error()["code"], -32021);
+    assert!(!client.was_pushed().await);
+}
+
+#[tokio::test]
+async fn a_client_that_answers_with_an_error_ends_the_call_in_words() {
+    let stage = stage(units);
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "weather"})).await;
+    client.pushed().await.unwrap().fail(-32601, "no such method here").await;
+    let ended = leg.finish().await;
+    assert!(ended.is_tool_error());
+    assert!(ended.text().starts_with("the client could not ask: ") && ended.text().contains("no such method here"));
+}
+
+#[tokio::test]
+async fn a_push_waits_as_long_as_a_round_lives_with_signs_of_life() {
+    let stage = stage(units);
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "weather", "_meta": {"progressToken": 7}})).await;
+    let pushed = client.pushed().await.unwrap();
+    let sleepers = |wanted: usize| {
+        let clock = stage.clock.clone();
+        async move {
+            while clock.sleepers() < wanted {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    sleepers(2).await;
+    stage.clock.advance(Duration::from_secs(10));
+    let sign = client.notified("notifications/progress").await;
+    assert_eq!((&sign["params"]["progressToken"], &sign["params"]["progress"]), (&json!(7), &json!(1.0)));
+    sleepers(2).await;
+    stage.clock.advance(Duration::from_secs(600));
+    assert_eq!(leg.finish().await.text(), "Nobody answered in time: Which units?");
+    let withdrawn = client.notified("notifications/cancelled").await;
+    assert_eq!(&withdrawn["params"]["requestId"], pushed.id(), "the client is told not to bother");
+}
+
+#[tokio::test]
+async fn a_question_that_is_dropped_is_withdrawn_at_the_client() {
+    let stage = stage(|ask: Ask| async move {
+        let asked = Count::default();
+        tokio::select! {
+            units = ask.form::<Units>("Which units?") => Ok(format!("{:?}", units?)),
+            () = async { for _ in 0..10 { tokio::task::yield_now().await } asked.up() } => Ok("never mind".to_owned()),
+        }
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let pushed = client.pushed().await.unwrap();
+    assert_eq!(leg.finish().await.text(), "never mind");
+    let withdrawn = client.notified("notifications/cancelled").await;
+    assert_eq!(&withdrawn["params"]["requestId"], pushed.id());
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_its_handler_while_it_waits() {
+    let dropped = Count::default();
+    let counted = dropped.clone();
+    let stage = stage(move |ask: Ask| {
+        let guard = counted.on_drop();
+        async move {
+            let _guard = guard;
+            units(ask).await
+        }
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let _pushed = client.pushed().await.unwrap();
+    leg.cancel().await;
+    dropped.reaches(1).await;
+    while !stage.events.outcomes().contains(&Outcome::Cancelled) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spawned_task_can_ask_a_legacy_client() {
+    let stage = stage(|ask: Ask| async move {
+        let task = tokio::spawn(async move { units(ask).await });
+        task.await.map_err(|error| FlowError::failed(error.to_string()))?
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    assert_eq!(leg.finish().await.text(), "Metric");
+}

@@ -1,0 +1,271 @@
+//! What a handler can do while it waits: everything it can do elsewhere.
+
+use std::{sync::Arc, time::Duration};
+
+use rounds::{Ask, FlowError, observe::Station, test::Client};
+use serde_json::json;
+use tokio::sync::{Mutex, Notify};
+
+use super::{Count, Units, stage, units};
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_next_leg() {
+    let ended = Count::default();
+    let counted = ended.clone();
+    let stage = stage(move |ask: Ask| {
+        let ended = counted.on_drop();
+        async move {
+            let _ended = ended;
+            let minute = Duration::from_secs(60);
+            match tokio::time::timeout(minute, ask.form::<Units>("Which units?")).await {
+                Ok(units) => Ok(format!("{:?}", units?)),
+                Err(_) => Ok("nobody answered".to_owned()),
+            }
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let start = tokio::time::Instant::now();
+    let asked = client.call("weather", json!({})).await.asked();
+    ended.reaches(1).await;
+    assert_eq!(start.elapsed().as_secs(), 60, "it fired while no leg was in flight");
+    let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(late.text(), "nobody answered");
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_select_of_a_question_and_a_timer_takes_whichever_is_first() {
+    let stage = stage(|ask: Ask| async move {
+        tokio::select! {
+            units = ask.form::<Units>("Which units?") => Ok(format!("{:?}", units?)),
+            () = tokio::time::sleep(Duration::from_secs(60)) => Ok(format!("{:?}", ask.form::<Units>("Still there?").await?)),
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let quick = client.call("weather", json!({})).await.asked();
+    assert_eq!(quick.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+
+    let slow = client.call("weather", json!({})).await.asked();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    // The first question was withdrawn, so this answers nothing, and the second joins the next round.
+    let next = slow.accept("units", json!({"units": "metric"})).send(&client).await.asked();
+    assert_eq!(next.message("units"), "Still there?");
+    assert_eq!(next.accept("units", json!({"units": "imperial"})).send(&client).await.text(), "Imperial");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mutex_handed_over_while_parked_does_not_lock_up_another_tool() {
+    let lock = Arc::new(Mutex::new(()));
+    let taken = Count::default();
+    let (shared, counted) = (lock.clone(), taken.clone());
+    let stage = stage(move |ask: Ask| {
+        let (lock, taken) = (shared.clone(), counted.clone());
+        async move {
+            let work = async {
+                // Whoever is first in line for the lock has to be polled to pass it on.
+                drop(lock.lock().await);
+                taken.up();
+                Ok::<_, FlowError>(())
+            };
+            let (units, ()) = tokio::try_join!(ask.form::<Units>("Which units?").into_future(), work)?;
+            Ok(format!("{units:?}"))
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let held = lock.clone().lock_owned().await;
+    let asked = client.call("weather", json!({})).await.asked();
+    drop(held);
+    taken.reaches(1).await;
+    let free = tokio::time::timeout(Duration::from_secs(30), lock.lock()).await;
+    assert!(free.is_ok(), "the parked handler passed the lock on");
+    drop(free);
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn questions_that_are_pending_together_are_one_round() {
+    let stage = stage(|ask: Ask| async move {
+        let (one, two) = tokio::join!(
+            ask.form::<Units>("One?").key("one").into_future(),
+            ask.form::<Units>("Two?").key("two").into_future(),
+        );
+        Ok(format!("{:?} {:?}", one?, two?))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert_eq!(asked.keys(), ["one", "two"]);
+    // Half an answer: the other half is asked for again.
+    let asked = asked.accept("one", json!({"one": "metric"})).send(&client).await.asked();
+    assert_eq!(asked.keys(), ["two"]);
+    let done = asked.accept("two", json!({"two": "imperial"})).send(&client).await;
+    assert_eq!(done.text(), "Metric Imperial");
+    assert_eq!(stage.events.runs("x"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spawned_task_can_ask() {
+    let stage = stage(|ask: Ask| async move {
+        let task = tokio::spawn(async move { units(ask).await });
+        task.await.map_err(|error| FlowError::failed(error.to_string()))?
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    for _ in 0..50 {
+        let asked = client.call("x", json!({})).await.asked();
+        assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_is_dropped_is_withdrawn() {
+    let go_on = Arc::new(Notify::new());
+    let withdrawn = Count::default();
+    let (signal, counted) = (go_on.clone(), withdrawn.clone());
+    let stage = stage(move |ask: Ask| {
+        let (go_on, withdrawn) = (signal.clone(), counted.clone());
+        async move {
+            tokio::select! {
+                _ = ask.form::<Units>("First?").key("first") => return Ok("answered".to_owned()),
+                () = go_on.notified() => {}
+            }
+            withdrawn.up();
+            Ok(format!("{:?}", ask.form::<Units>("Second?").key("second").await?))
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    go_on.notify_one();
+    withdrawn.reaches(1).await;
+    let asked = asked.accept("first", json!({"first": "metric"})).send(&client).await.asked();
+    assert_eq!(asked.keys(), ["second"], "the answer to the first was not taken for the second's");
+    assert_eq!(asked.accept("second", json!({"second": "imperial"})).send(&client).await.text(), "Imperial");
+}
+
+#[tokio::test]
+async fn a_question_after_the_flow_has_ended_is_an_error_at_once() {
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let keep = kept.clone();
+    let stage = stage(move |ask: Ask| {
+        *keep.lock().unwrap() = Some(ask);
+        async { Ok("done".to_owned()) }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    assert_eq!(client.call("x", json!({})).await.text(), "done");
+    let ask = kept.lock().unwrap().take().unwrap();
+    let late = ask.form::<Units>("Anybody?").await;
+    assert!(matches!(late, Err(FlowError::FlowEnded)), "{late:?}");
+    assert!(ask.peer().is_none());
+}
+
+#[tokio::test]
+async fn a_task_that_waits_when_the_flow_ends_learns_that_there_will_be_no_answer() {
+    let learned = Count::default();
+    let counted = learned.clone();
+    let stage = stage(move |ask: Ask| {
+        let learned = counted.clone();
+        async move {
+            let other = ask.clone();
+            tokio::spawn(async move {
+                if let Err(FlowError::FlowEnded) = other.form::<Units>("Unheard?").key("unheard").await {
+                    learned.up();
+                }
+            });
+            units(ask).await
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let mut asked = client.call("x", json!({})).await.asked();
+    if !asked.keys().contains(&"unheard") {
+        asked = asked.retry().send(&client).await.asked();
+    }
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+    learned.reaches(1).await;
+}
+
+#[tokio::test]
+async fn a_question_has_its_own_time_within_the_round() {
+    let stage = stage(|ask: Ask| async move {
+        match ask.form::<Units>("Quick?").within(Duration::from_secs(5)).await {
+            Err(error @ FlowError::NotInTime { .. }) => Ok(error.to_string()),
+            other => Ok(format!("{:?}", other?)),
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(5000));
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+    let asked = client.call("x", json!({})).await.asked();
+    stage.clock.advance(Duration::from_secs(5));
+    let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(late.text(), "Nobody answered in time: Quick?");
+}
+
+#[tokio::test]
+async fn a_patient_question_lets_its_round_live_longer() {
+    let hour = Duration::from_secs(30 * 60);
+    let stage =
+        stage(move |ask: Ask| async move { Ok(format!("{:?}", ask.form::<Units>("Slow?").within(hour).await?)) });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    stage.clock.advance(Duration::from_secs(29 * 60));
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_frame_resumed_twice_at_once_runs_once() {
+    let after = Count::default();
+    let counted = after.clone();
+    let stage = stage(move |ask: Ask| {
+        let after = counted.clone();
+        async move {
+            let units = units(ask).await?;
+            after.up();
+            tokio::task::yield_now().await;
+            Ok(units)
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"}));
+    let mut legs = Vec::new();
+    for _ in 0..20 {
+        legs.push(retry.start(&client).await);
+    }
+    for leg in legs {
+        assert_eq!(leg.finish().await.text(), "Metric");
+    }
+    assert_eq!(after.get(), 1);
+    let claims = stage.events.stations().into_iter().filter(|station| matches!(station, Station::Claimed { .. }));
+    assert_eq!(claims.count(), 1);
+}
+
+#[tokio::test]
+async fn the_peer_and_progress_are_those_of_the_leg_in_flight() {
+    let stage = stage(|ask: Ask| async move {
+        ask.progress(1.0, Some(2.0), Some("before".to_owned())).await;
+        let parked = ask.clone();
+        let answer = ask.form::<Units>("Which units?").into_future();
+        tokio::pin!(answer);
+        let (units, peer_while_parked) = tokio::select! {
+            biased;
+            units = &mut answer => (units?, None),
+            // Ready at the second poll: the handler was moved to a task of its own by then.
+            peer = async { tokio::task::yield_now().await; tokio::task::yield_now().await; parked.peer() } => (answer.await?, Some(peer.is_some())),
+        };
+        assert_eq!(peer_while_parked, Some(false), "while it waits there is no leg in flight");
+        assert!(ask.peer().is_some());
+        ask.progress(2.0, Some(2.0), Some("after".to_owned())).await;
+        Ok(format!("{units:?}"))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let with_token = |token: &str| json!({"name": "x", "arguments": {}, "_meta": {"progressToken": token}});
+    let asked = client.request("tools/call", with_token("first")).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"})).with("_meta", json!({"progressToken": "second"}));
+    assert_eq!(retry.send(&client).await.text(), "Metric");
+    let progress: Vec<_> = client
+        .notifications()
+        .into_iter()
+        .filter(|note| note["method"] == "notifications/progress")
+        .map(|note| (note["params"]["progressToken"].clone(), note["params"]["message"].clone()))
+        .collect();
+    assert_eq!(progress, [(json!("first"), json!("before")), (json!("second"), json!("after"))]);
+}
