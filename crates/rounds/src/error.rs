@@ -205,7 +205,7 @@ impl From<FlowError> for ErrorData {
             FlowError::Protocol(error) => error,
             FlowError::MissingCapability { required } => Self::missing_required_client_capability(*required),
             FlowError::StateUnreadable(source) => {
-                tracing::warn!(target: "rounds", error = %source, "{}", Refusal::HandlerState);
+                tracing::warn!(target: "rounds", error = %source, "{words}");
                 Refusal::frozen()
             }
             FlowError::LegacyClient

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// express, such as a struct within a struct, is reported when it is first asked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asked for with a form",
-    note = "derive `serde::Deserialize` and `rmcp::schemars::JsonSchema` for it (and it cannot borrow)"
+    note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow)"
 )]
 pub trait FormType: DeserializeOwned + JsonSchema + Send + 'static {}
 

@@ -426,7 +426,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
                 if wrong("requestState", serde_json::Value::is_string)
                     || wrong("inputResponses", serde_json::Value::is_object) =>
             {
-                Err(leg::refuse_unreadable(&self.core, method))
+                Err(leg::refuse_unreadable(&self.core, method, request.params.as_ref()))
             }
             _ => self.handler.on_custom_request(request, context).await,
         }

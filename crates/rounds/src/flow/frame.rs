@@ -103,7 +103,7 @@ pub(crate) enum Step {
 pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
-    /// How long the round lives: as long as the most patient of its questions.
+    /// How long the round lives: as long as any, or as its most patient question.
     pub(crate) lifetime: Duration,
     /// How long the client should take: as long as the least patient.
     pub(crate) patience: Duration,
@@ -443,8 +443,8 @@ impl Driver {
                 let number = self.round + 1;
                 let default = self.frame.core.round_lifetime;
                 let times = open.iter().map(|open| open.question.within.unwrap_or(default));
-                let (patience, lifetime) = times
-                    .fold((Duration::MAX, Duration::ZERO), |(least, most), time| (least.min(time), most.max(time)));
+                let (patience, lifetime) =
+                    times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
                 for open in open.iter_mut() {
                     open.asked_in = Some(number);
                 }

@@ -9,6 +9,7 @@ use rmcp::{
     model::{ErrorCode, InputRequests, InputRequiredResult, InputResponses},
     service::RequestContext,
 };
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -24,7 +25,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::Peer,
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, Round},
+    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, RoundId},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     rounds::Core,
@@ -47,10 +48,16 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
     leg.play(handler, request, context).instrument(span).await
 }
 
-/// Says that a state could not even be read as one.
-pub(crate) fn refuse_unreadable(core: &Core, method: Method) -> ErrorData {
-    core.observe(&Event { flow: None, round: 0, method, target: "", station: &Station::Refused(Refusal::WrongType) });
-    Refusal::frozen()
+/// Refuses a leg whose state or answers are not even of the right type.
+pub(crate) fn refuse_unreadable(core: &Core, method: Method, params: Option<&Value>) -> ErrorData {
+    let target = params.and_then(|params| params.get("name").or(params.get("uri"))).and_then(Value::as_str);
+    let (flow, round, target) = (None, 0, target.unwrap_or_default());
+    let error = Refusal::frozen();
+    let ended = Station::Ended(Outcome::Error { code: error.code.0 });
+    for station in &[Station::Refused(Refusal::WrongType), ended] {
+        core.observe(&Event { flow, round, method, target, station });
+    }
+    error
 }
 
 struct Leg<'a> {
@@ -59,7 +66,7 @@ struct Leg<'a> {
     peer: Peer,
     over_http: bool,
     /// The flow is drawn anew for a first leg, and replaced by the one in the state when there is one.
-    round: Round,
+    round: RoundId,
     opened: bool,
 }
 
@@ -88,7 +95,7 @@ impl<'a> Leg<'a> {
             },
             peer: Peer::of(context),
             over_http: crate::rounds::is_over_http(context),
-            round: Round { flow: core.new_flow(), number: 0 },
+            round: RoundId { flow: core.new_flow(), number: 0 },
             opened: false,
         }
     }
@@ -117,7 +124,7 @@ impl<'a> Leg<'a> {
                 self.event(Station::Ended(response.outcome()));
                 Ok(response)
             }
-            Err(Stop { error, outcome }) => {
+            Err(Stop { error, outcome, .. }) => {
                 self.event(Station::Ended(outcome));
                 Err(error)
             }
@@ -162,11 +169,12 @@ impl<'a> Leg<'a> {
         };
         let bid = Bid {
             answers: Digest::of_answers(&sent),
-            keep: Keep { now: self.core.now(), until: envelope.span.expires_at },
+            // A leg may wait past the end of its round, and is not to find the outcome forgotten when it wakes.
+            keep: Keep { now: self.core.now(), until: envelope.span.expires_at + self.core.limits.wait },
             lease: self.core.limits.lease,
             orphan,
         };
-        let fence = match self.claim(bid, &context.ct).await? {
+        let fence = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
             Won::Run(fence) => fence,
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
@@ -215,7 +223,7 @@ impl<'a> Leg<'a> {
         let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         // Known from here on, so that a refusal can be told of its flow.
-        self.round = Round { flow: envelope.flow, number: envelope.round };
+        self.round = RoundId { flow: envelope.flow, number: envelope.round };
         self.opened = true;
         envelope.check(&self.binding, self.core.now())?;
         self.event(Station::Opened);
@@ -223,13 +231,17 @@ impl<'a> Leg<'a> {
     }
 
     /// Claims the round, waiting for an equal leg that is at work on it.
-    async fn claim(&self, mut bid: Bid, leg_token: &CancellationToken) -> Result<Won, Stop> {
+    async fn claim(&self, mut bid: Bid, expires_at: Timestamp, leg_token: &CancellationToken) -> Result<Won, Stop> {
         let give_up = bid.keep.now + self.core.limits.wait;
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
             let claimed = self.core.ledger.claim(self.round, bid).await;
             let waiting = match claimed.map_err(unavailable)? {
+                Claimed::Fresh(fence) if expires_at <= bid.keep.now => {
+                    drop(self.core.ledger.release(self.round, fence, bid.orphan, false).await);
+                    return Err(self.refuse(Refusal::Expired));
+                }
                 Claimed::Fresh(fence) => {
                     self.event(Station::Claimed { fence });
                     return Ok(Won::Run(fence));
@@ -374,6 +386,10 @@ impl<'a> Leg<'a> {
             Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
             Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
             Step::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
+            Step::Ended(Ending::Returned(Err(error))) if error == Refusal::frozen() => {
+                // The handler cannot read its own state. One that can, as after a rollback, may still go on.
+                return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
+            }
             Step::Ended(Ending::Returned(returned)) => {
                 let response = X::Response::from_result(returned?);
                 let response =
@@ -423,6 +439,9 @@ impl<'a> Leg<'a> {
 
         let now = self.core.now();
         let expires_at = (now + lifetime).min(deadline);
+        if expires_at <= now {
+            return Err(FlowError::DeadlinePassed);
+        }
         let envelope = Envelope {
             flow: self.round.flow,
             round: self.next().number,
@@ -455,7 +474,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let concluded = concluded.map(|(_, response)| response);
         let reply = match &concluded {
-            Err(stop) if stop.is_ours() => {
+            Err(stop) if stop.reopens => {
                 let released = self.core.ledger.release(self.round, fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
@@ -488,8 +507,8 @@ impl<'a> Leg<'a> {
     }
 
     /// The round that this leg's questions begin.
-    fn next(&self) -> Round {
-        Round { number: self.round.number + 1, ..self.round }
+    fn next(&self) -> RoundId {
+        RoundId { number: self.round.number + 1, ..self.round }
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {
@@ -558,29 +577,27 @@ impl Reply {
 struct Stop {
     error: ErrorData,
     outcome: Outcome,
+    /// Whether it is a fault on our side, or one that the same request need not meet again: then the round stays open.
+    reopens: bool,
 }
 
 impl Stop {
     /// rmcp drops the response to a cancelled request; this is what it drops.
     fn cancelled() -> Self {
-        Self { error: ErrorData::internal_error("the request was cancelled", None), outcome: Outcome::Cancelled }
+        let stop = Self::from(ErrorData::internal_error("the request was cancelled", None));
+        Self { outcome: Outcome::Cancelled, ..stop }
     }
 
     fn panicked() -> Self {
-        Self { error: ErrorData::internal_error("the handler panicked", None), outcome: Outcome::Panicked }
-    }
-
-    /// Whether it is a fault on our side, or one that the same request need not meet again: then the round stays open.
-    fn is_ours(&self) -> bool {
-        let open = [ErrorCode::INTERNAL_ERROR, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
-        open.contains(&self.error.code)
+        let stop = Self::from(ErrorData::internal_error("the handler panicked", None));
+        Self { outcome: Outcome::Panicked, ..stop }
     }
 }
 
 impl From<ErrorData> for Stop {
     fn from(error: ErrorData) -> Self {
-        let outcome = Outcome::Error { code: error.code.0 };
-        Self { error, outcome }
+        let ours = [ErrorCode::INTERNAL_ERROR, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
+        Self { outcome: Outcome::Error { code: error.code.0 }, reopens: ours.contains(&error.code), error }
     }
 }
 
@@ -596,7 +613,7 @@ fn overtaken() -> Stop {
 
 /// A handler that reads the answers as they came does not find content that nobody agreed to.
 fn without_refused_content(mut sent: InputResponses) -> InputResponses {
-    for answer in sent.values_mut().filter_map(serde_json::Value::as_object_mut) {
+    for answer in sent.values_mut().filter_map(Value::as_object_mut) {
         if matches!(answer.get("action").and_then(|action| action.as_str()), Some("decline" | "cancel")) {
             answer.remove("content");
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rmcp::{RoleServer, service::RequestContext};
 
 use super::frame::Frame;
-use crate::{answer::Answers, error::FlowError, gate::Peer, ledger::Round};
+use crate::{answer::Answers, error::FlowError, gate::Peer, ledger::RoundId};
 
 /// One leg, from the inside.
 pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
-    pub(crate) round: Round,
+    pub(crate) round: RoundId,
     pub(crate) peer: Peer,
     pub(crate) answers: Answers,
     /// What the handler kept, as it wrote it.

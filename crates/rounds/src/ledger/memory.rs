@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Bid, Claim, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Round, Step};
+use super::{Bid, Claim, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, RoundId, Step};
 use crate::clock::{BoxFuture, Timestamp};
 
 /// Keeps claims and replies in this process's memory.
@@ -66,9 +66,9 @@ impl Default for MemoryLedger {
 
 #[derive(Debug)]
 struct Table {
-    claims: HashMap<Round, Entry>,
+    claims: HashMap<RoundId, Entry>,
     /// When each claim may be forgotten, the soonest first.
-    expiry: BinaryHeap<Reverse<(Timestamp, Round)>>,
+    expiry: BinaryHeap<Reverse<(Timestamp, RoundId)>>,
     replies: Replies,
     limit: usize,
 }
@@ -97,7 +97,7 @@ impl Table {
         }
     }
 
-    fn entry(&mut self, round: Round, keep: Keep) -> &mut Entry {
+    fn entry(&mut self, round: RoundId, keep: Keep) -> &mut Entry {
         self.claims.entry(round).or_insert_with(|| {
             self.expiry.push(Reverse((keep.until, round)));
             Entry::default()
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// Changes a claim and wakes whoever waits for the outcome.
-    fn change<T>(&mut self, round: Round, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
+    fn change<T>(&mut self, round: RoundId, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
         let entry = self.claims.get_mut(&round)?;
         let outcome = change(&mut entry.claim);
         if let Some(awaited) = entry.awaited.take_if(|_| entry.claim.running_until().is_none()) {
@@ -116,7 +116,7 @@ impl Table {
 }
 
 impl Ledger for MemoryLedger {
-    fn admit(&self, round: Round, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn admit(&self, round: RoundId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
         let mut table = self.table();
         table.forget_expired(keep.now);
         let admitted = if table.claims.len() < table.limit {
@@ -128,7 +128,7 @@ impl Ledger for MemoryLedger {
         ready(admitted)
     }
 
-    fn claim(&self, round: Round, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, round: RoundId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         let mut table = self.table();
         table.forget_expired(bid.keep.now);
         let entry = table.entry(round, bid.keep);
@@ -146,12 +146,12 @@ impl Ledger for MemoryLedger {
         ready(Ok(claimed))
     }
 
-    fn renew(&self, round: Round, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn renew(&self, round: RoundId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let renewed = self.table().change(round, |claim| claim.renew(fence, lease_until));
         ready(Ok(renewed.unwrap_or(false)))
     }
 
-    fn settle(&self, round: Round, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn settle(&self, round: RoundId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
         let settled = table.change(round, |claim| claim.settle(fence)).unwrap_or(false);
         if let Some(reply) = reply.filter(|_| settled) {
@@ -162,7 +162,7 @@ impl Ledger for MemoryLedger {
 
     fn release(
         &self,
-        round: Round,
+        round: RoundId,
         fence: Fence,
         orphan: Orphan,
         unless_awaited: bool,
@@ -193,8 +193,8 @@ fn ready<T: Send + 'static>(outcome: Result<T, LedgerError>) -> BoxFuture<'stati
 /// Replies within a budget of bytes, the oldest dropped first.
 #[derive(Debug)]
 struct Replies {
-    kept: HashMap<Round, Vec<u8>>,
-    order: VecDeque<Round>,
+    kept: HashMap<RoundId, Vec<u8>>,
+    order: VecDeque<RoundId>,
     bytes: usize,
     budget: usize,
 }
@@ -204,11 +204,11 @@ impl Replies {
         Self { kept: HashMap::new(), order: VecDeque::new(), bytes: 0, budget }
     }
 
-    fn get(&self, round: Round) -> Option<Vec<u8>> {
+    fn get(&self, round: RoundId) -> Option<Vec<u8>> {
         self.kept.get(&round).cloned()
     }
 
-    fn insert(&mut self, round: Round, reply: Vec<u8>) {
+    fn insert(&mut self, round: RoundId, reply: Vec<u8>) {
         if reply.len() > self.budget {
             return;
         }
@@ -222,7 +222,7 @@ impl Replies {
         }
     }
 
-    fn remove(&mut self, round: Round) {
+    fn remove(&mut self, round: RoundId) {
         if let Some(reply) = self.kept.remove(&round) {
             self.bytes -= reply.len();
             // The order keeps names of replies that expired; they are worth a sweep when they are most of it.
@@ -246,8 +246,8 @@ mod tests {
         suite::run(|| async { MemoryLedger::new() }).await;
     }
 
-    fn round(number: u32) -> Round {
-        Round { flow: FlowId::from_bytes([1; 16]), number }
+    fn round(number: u32) -> RoundId {
+        RoundId { flow: FlowId::from_bytes([1; 16]), number }
     }
 
     fn keep(now: u64, until: u64) -> Keep {

@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Bid, Claimed, Keep, Ledger, Orphan, Round};
+use super::{Bid, Claimed, Keep, Ledger, Orphan, RoundId};
 use crate::{
     clock::{Clock as _, SystemClock, Timestamp},
     seal::{Digest, FlowId},
@@ -35,10 +35,10 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn round() -> Round {
+fn round() -> RoundId {
     let mut flow = [0; 16];
     getrandom::fill(&mut flow).expect("the operating system provides randomness");
-    Round { flow: FlowId::from_bytes(flow), number: 1 }
+    RoundId { flow: FlowId::from_bytes(flow), number: 1 }
 }
 
 fn now() -> Timestamp {
@@ -58,18 +58,18 @@ fn bid(answers: &str) -> Bid {
     bid_at(now(), answers, Orphan::Free)
 }
 
-async fn claim(ledger: &impl Ledger, round: Round, bid: Bid) -> Claimed {
+async fn claim(ledger: &impl Ledger, round: RoundId, bid: Bid) -> Claimed {
     ledger.claim(round, bid).await.expect("the ledger is there")
 }
 
-async fn fresh(ledger: &impl Ledger, round: Round, bid: Bid) -> u32 {
+async fn fresh(ledger: &impl Ledger, round: RoundId, bid: Bid) -> u32 {
     match claim(ledger, round, bid).await {
         Claimed::Fresh(fence) => fence,
         other => panic!("expected a fresh claim, got {other:?}"),
     }
 }
 
-async fn settle(ledger: &impl Ledger, round: Round, fence: u32, reply: Option<&str>) -> bool {
+async fn settle(ledger: &impl Ledger, round: RoundId, fence: u32, reply: Option<&str>) -> bool {
     let reply = reply.map(|reply| reply.as_bytes().to_vec());
     ledger.settle(round, fence, reply).await.expect("the ledger is there")
 }
@@ -106,7 +106,7 @@ async fn a_reply_that_was_not_kept_is_gone_and_not_run_again(ledger: &impl Ledge
 
 async fn rounds_and_flows_are_apart(ledger: &impl Ledger) {
     let first = round();
-    let next = Round { number: 2, ..first };
+    let next = RoundId { number: 2, ..first };
     for round in [first, next, round()] {
         fresh(ledger, round, bid("yes")).await;
     }

@@ -192,7 +192,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn label(self) -> &'static [u8] {
         match self {
-            Self::State => b"rounds/state/1",
+            Self::State => b"rounds/state/1\0",
         }
     }
 }
@@ -225,7 +225,7 @@ pub(crate) struct DerivedKey {
 impl DerivedKey {
     fn new(key: &[u8], purpose: Purpose, audience: &str) -> Self {
         let mut derived = Zeroizing::new([0; 32]);
-        // A purpose's label is fixed, so label and audience cannot run into each other.
+        // A label ends with a zero byte, so that no label and audience run into another.
         expand(key, &[purpose.label(), audience.as_bytes()], &mut derived[..]);
         let mut id = KeyId::default();
         expand(&derived[..], &[b"rounds/key-id/1"], &mut id);
