@@ -1,4 +1,86 @@
 //! Ask your user a question in the middle of an MCP call, and go on where you stopped.
+//!
+//! # Which one do I want?
+//!
+//! | you want to | write | what to know |
+//! |---|---|---|
+//! | ask in a tool, on any instance | [`Round`] as an argument of a `#[tool]` method | the handler is called again for each round: no effects above the question |
+//! | ask in a prompt | `Round<GetPromptResponse>` as an argument of a `#[prompt]` method | the same |
+//! | ask when a resource is read | `Round<ReadResourceResponse>`, from [`Round::from_context`] | the same |
+//! | write it as straight-line code, declare the question as an argument, or run an effect once | not there yet | |
+//!
+//! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
+//!
+//! # The vocabulary
+//!
+//! | word | meaning |
+//! |---|---|
+//! | flow | one call as its author thinks of it, from the first request to the final result |
+//! | leg | one request and its response |
+//! | round | a set of questions and their answers; a flow of n rounds has n + 1 legs |
+//! | ask | a question to the client: a form, a page to visit, a sample of its model, its roots |
+//! | answer | what came back: accepted, declined or cancelled, as told by [`Given`] |
+//! | seal, open | encrypt what a flow knows into `requestState`, bound to its request; verify and decrypt it |
+//! | claim | the right to answer one round; see [`ledger::Claim`] |
+//! | ledger | the store of claims and replies, which makes a state single-use; see [`ledger::Ledger`] |
+//! | principal | whoever a flow belongs to, by a name that outlives their credentials; see [`Principal`] |
+//! | refusal | why a state was not accepted: one error on the wire, the reason in the log; see [`Refusal`] |
+//! | era | modern (2026-07-28 and later) or legacy (2025-11-25 and before); see [`Era`] |
+//!
+//! # A quick example
+//!
+//! ```
+//! use rmcp::{
+//!     ServerHandler,
+//!     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
+//!     model::CallToolResponse,
+//!     schemars, tool, tool_handler, tool_router,
+//! };
+//! use rounds::{FlowError, Given, Round, Rounds, text};
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Folder {
+//!     path: String,
+//! }
+//!
+//! struct Files {
+//!     tool_router: ToolRouter<Self>,
+//! }
+//!
+//! #[tool_router]
+//! impl Files {
+//!     #[tool(description = "Empties a folder, after asking")]
+//!     async fn empty(
+//!         &self,
+//!         Parameters(folder): Parameters<Folder>,
+//!         round: Round,
+//!     ) -> Result<CallToolResponse, FlowError> {
+//!         match round.given::<bool>("sure") {
+//!             Given::Accepted(true) => Ok(text(format!("Emptied {}.", folder.path))),
+//!             Given::Accepted(false) | Given::Declined | Given::Cancelled => Ok(text("Nothing was touched.")),
+//!             Given::Missing | Given::Invalid(_) => {
+//!                 round.ask_form::<bool>("sure", format!("Delete everything in {}?", folder.path))
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! #[tool_handler(router = self.tool_router)]
+//! impl ServerHandler for Files {}
+//!
+//! let server = Rounds::new(Files { tool_router: Files::tool_router() });
+//! // `server.serve(stdio())`, or `server.streamable_http(config)` in any tower stack.
+//! # let _ = server;
+//! ```
+//!
+//! # Features
+//!
+//! | feature | on by default | what it adds |
+//! |---|---|---|
+//! | `server` | yes | everything above |
+//! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware left in the request |
+//! | `otel` | no | a `_meta.traceparent` becomes the parent of a leg's span |
+//! | `test` | no | the module `test`, for tests of your own handlers, and `ledger::suite`, for a ledger of your own |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -64,3 +146,8 @@ pub fn text(text: impl Into<String>) -> rmcp::model::CallToolResponse {
     use rmcp::model::{CallToolResult, ContentBlock};
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
+
+/// The code in the README compiles, and what it asserts holds.
+#[cfg(all(doctest, feature = "test"))]
+#[doc = include_str!("../../../README.md")]
+pub struct ReadmeDoctests;
