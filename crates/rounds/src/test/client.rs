@@ -196,6 +196,11 @@ pub struct Leg {
 }
 
 impl Leg {
+    /// A leg that was sent by other means than a [`Client`], such as HTTP.
+    pub fn new(method: impl Into<String>, params: Value, response: Value) -> Self {
+        Self { method: method.into(), params, response }
+    }
+
     /// The questions that it ended with.
     ///
     /// # Panics
@@ -392,6 +397,11 @@ impl Retry {
             params.remove(name);
         }
         self
+    }
+
+    /// The method and the parameters, to be sent by other means than a [`Client`].
+    pub fn into_parts(self) -> (String, Value) {
+        (self.method, self.params)
     }
 
     /// Sends it as another method.
