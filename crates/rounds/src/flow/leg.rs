@@ -43,10 +43,13 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
     leg.play(handler, request, context).instrument(span).await
 }
 
-/// Says that a state could not even be read as one.
+/// Says that a state could not even be read as one. It is a leg like any other, so it ends as well.
 pub(crate) fn refuse_unreadable(core: &Core, method: crate::seal::envelope::Method) -> ErrorData {
-    core.observe(&Event { flow: None, round: 0, method, target: "", station: &Station::Refused(Refusal::WrongType) });
-    Refusal::frozen()
+    let stop = Stop::from(Refusal::frozen());
+    for station in [Station::Refused(Refusal::WrongType), Station::Ended(stop.outcome)] {
+        core.observe(&Event { flow: None, round: 0, method, target: "", station: &station });
+    }
+    stop.error
 }
 
 struct Leg<'a> {
@@ -135,7 +138,7 @@ impl<'a> Leg<'a> {
             state: None,
             solicited: false,
         });
-        *request.answers() = answered.then_some(sent);
+        *request.answers() = answered.then(|| without_refused_content(sent));
         let leg_token = context.ct.clone();
         let run = self.run(handler, request, &view, context);
         let ran = tokio::select! {
