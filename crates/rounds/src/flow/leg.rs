@@ -168,7 +168,7 @@ impl<'a> Leg<'a> {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
         let bid = Bid {
             answers: Digest::of_answers(&sent),
-            keep: Keep { now: self.core.now(), until: envelope.span.expires_at },
+            keep: Keep { now: self.core.now(), until: envelope.span.remembered_until() },
             lease: self.core.limits.lease,
             orphan: Orphan::Free,
         };
@@ -209,6 +209,10 @@ impl<'a> Leg<'a> {
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
+            if bid.keep.until <= bid.keep.now {
+                // Whoever waited until the round was forgotten would find it free, and run it again.
+                return Err(self.refuse(Refusal::Expired));
+            }
             let claimed = self.core.ledger.claim(self.round, bid).await;
             let waiting = match claimed.map_err(unavailable)? {
                 Claimed::Fresh(fence) => {
@@ -351,7 +355,7 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        let keep = Keep { now, until: expires_at };
+        let keep = Keep { now, until: envelope.span.remembered_until() };
         Ok((keep, asks))
     }
 
