@@ -113,17 +113,7 @@ async fn going_back_to_an_older_token_gives_the_recorded_question_byte_for_byte(
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_equal_retries_at_once_one_runs_and_all_get_its_reply() {
     let gate = Gate::new();
-    let handler = gate.clone();
-    let stage = Stage::of(Desk::new(move |turn| {
-        let gate = handler.clone();
-        async move {
-            if turn.round()?.number() == 1 {
-                gate.pass().await;
-            }
-            sell(&turn)
-        }
-    }))
-    .await;
+    let stage = Stage::of(gate.shop()).await;
     let accepted = stage.order().await.accept("size", small());
     let mut legs = Vec::new();
     for _ in 0..20 {

@@ -7,6 +7,8 @@ use std::sync::{
 
 use tokio::sync::Semaphore;
 
+use super::{Desk, sell};
+
 #[derive(Clone)]
 pub struct Gate {
     reached: Arc<Semaphore>,
@@ -16,6 +18,20 @@ pub struct Gate {
 impl Gate {
     pub fn new() -> Self {
         Self { reached: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// A shop that waits here when it has a size, before it sells.
+    pub fn shop(&self) -> Desk {
+        let gate = self.clone();
+        Desk::new(move |turn| {
+            let gate = gate.clone();
+            async move {
+                if turn.round()?.number() > 0 {
+                    gate.pass().await;
+                }
+                sell(&turn)
+            }
+        })
     }
 
     /// In the handler: says that it is here, and waits to be let through.
