@@ -367,7 +367,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let concluded = concluded.map(|(_, response)| response);
         let reply = match &concluded {
-            Err(stop) if stop.is_ours() => {
+            Err(stop) if stop.leaves_open() => {
                 let released = self.core.ledger.release(self.round, fence, Orphan::Free, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
@@ -475,10 +475,12 @@ impl Stop {
         Self { error: ErrorData::internal_error("the handler panicked", None), outcome: Outcome::Panicked }
     }
 
-    /// Whether it is a fault on our side, or one that the same request need not meet again: then the round stays open.
-    fn is_ours(&self) -> bool {
-        let open = [ErrorCode::INTERNAL_ERROR, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
-        open.contains(&self.error.code)
+    /// Whether the round stays open, as the same request need not meet the same end: the fault was ours, or the client
+    /// can declare more, or whoever failed asks for a retry. Whatever else a handler fails with is its reply.
+    fn leaves_open(&self) -> bool {
+        matches!(self.outcome, Outcome::Cancelled | Outcome::Panicked)
+            || self.error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+            || FlowError::is_retry(&self.error)
     }
 }
 
