@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Desk, Reply, Stage, gate::Gate, large, sell, shop, small};
+use common::{Desk, Reply, Stage, asks_for_a_retry, gate::Gate, large, sell, shop, small};
 use rmcp::{
     ErrorData,
     model::{CallToolResult, ContentBlock, ErrorCode},
@@ -49,27 +49,43 @@ async fn other_answers_to_a_round_that_was_answered_are_refused() {
     assert_eq!(stage.effects.count(), 1);
 }
 
+/// Fails when it has its effect, for the first time or always.
+fn fails(failure: fn() -> FlowError, always: bool) -> Desk {
+    Desk::new(move |turn| async move {
+        match sell(&turn)? {
+            Reply::Text(_) if always || turn.effects.count() == 1 => Err(failure()),
+            reply => Ok(reply),
+        }
+    })
+}
+
 #[tokio::test]
 async fn tool_errors_and_protocol_errors_are_replayed_like_results() {
-    let failures: [fn() -> FlowError; 3] = [
+    let failures: [fn() -> FlowError; 4] = [
         || FlowError::failed("Out of tea."),
         || ErrorData::invalid_params("no such tea", Some(json!({"tea": "none"}))).into(),
+        || ErrorData::internal_error("the kettle broke, with the tea in it", None).into(),
         || ErrorData::new(ErrorCode(-32000), "the shop is closed", None).into(),
     ];
     for failure in failures {
-        let desk = Desk::new(move |turn| async move {
-            match sell(&turn)? {
-                Reply::Text(_) => Err(failure()),
-                asks => Ok(asks),
-            }
-        });
-        let stage = Stage::of(desk).await;
-        let accepted = stage.order().await.accept("size", small());
-        let failed = accepted.send(&stage.client).await;
-        assert!(failed.response().get("error").is_some() || failed.is_tool_error());
-        again(&accepted, &failed, &stage.client).await;
-        assert_eq!((stage.runs(), stage.effects.count()), (2, 1));
+        for method in ["tools/call", "prompts/get", "resources/read"] {
+            let stage = Stage::of(fails(failure, true)).await;
+            let asked = stage.client.request(method, json!({"name": "order", "uri": "shop://order"})).await.asked();
+            let failed = asked.accept("size", small()).send(&stage.client).await;
+            assert!(failed.response().get("error").is_some() || failed.is_tool_error());
+            again(&asked.accept("size", small()), &failed, &stage.client).await;
+            asked.accept("size", large()).send(&stage.client).await.frozen();
+            assert_eq!((stage.runs(), stage.effects.count()), (2, 1));
+        }
     }
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_for_a_retry_is_run_again() {
+    let stage = Stage::of(fails(|| FlowError::retry("the kettle is cold"), false)).await;
+    let accepted = stage.order().await.accept("size", small());
+    asks_for_a_retry(&accepted.send(&stage.client).await);
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 2");
 }
 
 #[tokio::test]
