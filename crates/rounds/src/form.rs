@@ -84,8 +84,8 @@ enum Shape {
 impl Form {
     /// The form that asks for a `T` under this key.
     pub(crate) fn of<T: FormType>(key: &str) -> Result<Self, Unaskable> {
-        static SHAPES: LazyLock<RwLock<HashMap<TypeId, Result<Arc<Shape>, Unaskable>>>> =
-            LazyLock::new(RwLock::default);
+        type Known = HashMap<TypeId, Result<Arc<Shape>, Unaskable>>;
+        static SHAPES: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
         let id = TypeId::of::<T>();
         let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         let shape = known.unwrap_or_else(|| {

@@ -111,11 +111,11 @@ impl<'a> Leg<'a> {
                 if depends_on_answers {
                     response.forbid_caching();
                 }
-                self.event(Station::Ended(response.outcome()));
+                self.event(&Station::Ended(response.outcome()));
                 Ok(response)
             }
             Err(Stop { error, outcome }) => {
-                self.event(Station::Ended(outcome));
+                self.event(&Station::Ended(outcome));
                 Err(error)
             }
         }
@@ -199,7 +199,7 @@ impl<'a> Leg<'a> {
         self.round = Round { flow: envelope.flow, number: envelope.round };
         self.opened = true;
         envelope.check(&self.binding, self.core.now())?;
-        self.event(Station::Opened);
+        self.event(&Station::Opened);
         Ok(envelope)
     }
 
@@ -216,7 +216,7 @@ impl<'a> Leg<'a> {
             let claimed = self.core.ledger.claim(self.round, bid).await;
             let waiting = match claimed.map_err(unavailable)? {
                 Claimed::Fresh(fence) => {
-                    self.event(Station::Claimed { fence });
+                    self.event(&Station::Claimed { fence });
                     return Ok(Won::Run(fence));
                 }
                 Claimed::Done(Some(reply)) => return Ok(Won::Reply(reply)),
@@ -226,7 +226,7 @@ impl<'a> Leg<'a> {
                 Claimed::Running(waiting) => waiting,
             };
             if !std::mem::replace(&mut told, true) {
-                self.event(Station::Waiting);
+                self.event(&Station::Waiting);
             }
             let left = give_up.since(bid.keep.now);
             if left.is_zero() {
@@ -249,7 +249,7 @@ impl<'a> Leg<'a> {
         view: &Arc<View>,
         mut context: RequestContext<RoleServer>,
     ) -> Ran<X::Response> {
-        self.event(Station::Resumed);
+        self.event(&Station::Resumed);
         view.put(&mut context);
         let token = CancellationToken::new();
         context.ct = token.clone();
@@ -389,7 +389,7 @@ impl<'a> Leg<'a> {
         let Some(response) = Reply::decode::<X::Response>(reply) else {
             return Err(self.refuse(Refusal::ReplyGone));
         };
-        self.event(Station::Replayed);
+        self.event(&Station::Replayed);
         match response?.into_asks() {
             Err(complete) => Ok(complete),
             Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {
@@ -405,23 +405,23 @@ impl<'a> Leg<'a> {
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {
-        self.event(Station::Refused(refusal));
+        self.event(&Station::Refused(refusal));
         Refusal::frozen().into()
     }
 
     fn asked(&self, asked: &[Asked], bytes: usize) {
         let keys = asked.iter().map(|asked| asked.key.clone()).collect();
-        self.event(Station::Asked { keys, bytes });
+        self.event(&Station::Asked { keys, bytes });
     }
 
-    fn event(&self, station: Station) {
+    fn event(&self, station: &Station) {
         let unknown = matches!(station, Station::Refused(_)) && !self.opened;
         self.core.observe(&Event {
             flow: (!unknown).then_some(self.round.flow),
             round: self.round.number,
             method: self.binding.method,
             target: &self.binding.target,
-            station: &station,
+            station,
         });
     }
 }
