@@ -7,7 +7,7 @@ use rounds::{Refusal, RoundsBuilder, test::Retry};
 use serde_json::{Value, json};
 
 fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap()
+    serde_json::from_str(text).expect("JSON")
 }
 
 /// Expects that this retry is refused for this reason, and that the honest one is not spoilt by it.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 fn asked(stage: &Stage) -> Station {
     let asked = |station: &Station| matches!(station, Station::Asked { .. });
-    stage.events.stations().into_iter().find(asked).unwrap()
+    stage.events.stations().into_iter().find(asked).expect("a question")
 }
 
 #[tokio::test]

@@ -171,7 +171,7 @@ async fn a_plain_rmcp_handler_gets_its_own_state_back_while_the_wire_has_only_a_
                         if !requests.is_null() {
                             asks["inputRequests"] = requests;
                         }
-                        Ok(Reply::Asks(serde_json::from_value(asks).unwrap()))
+                        Reply::raw(asks)
                     }
                 }
             }

@@ -51,18 +51,18 @@ impl Http {
     }
 
     async fn post(&self, method: &str, params: Value, capabilities: Value) -> (StatusCode, Leg) {
-        let request = self.request(method, &params, capabilities);
+        let request = self.request(method, &params, &capabilities);
         let response = self.service.handle(request).await;
         let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let body = String::from_utf8(body.to_vec()).unwrap();
+        let body = response.into_body().collect().await.expect("a body in memory").to_bytes();
+        let body = String::from_utf8(body.to_vec()).expect("text");
         // One message, as JSON or as the data of an event.
         let message = body.lines().find_map(|line| line.strip_prefix("data: {")).map(|rest| format!("{{{rest}"));
         let message = serde_json::from_str(message.as_ref().unwrap_or(&body));
         (status, Leg::new(method, params, message.unwrap_or_else(|_| panic!("no message in {status} {body}"))))
     }
 
-    fn request(&self, method: &str, params: &Value, capabilities: Value) -> Request<String> {
+    fn request(&self, method: &str, params: &Value, capabilities: &Value) -> Request<String> {
         let mut sent = params.clone();
         sent["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -78,7 +78,7 @@ impl Http {
             .header("mcp-method", method)
             .header("mcp-name", name)
             .body(body.to_string())
-            .unwrap();
+            .expect("a request");
         authenticate(self.bearer, &mut request);
         request
     }
@@ -164,7 +164,7 @@ async fn a_closed_stream_is_a_cancelled_leg() {
     let http = Http::to(&stage.server);
     let accepted = http.call("order").await.asked().accept("size", small());
     let (method, params) = accepted.clone().into_parts();
-    let request = http.request(&method, &params, json!({"elicitation": {}}));
+    let request = http.request(&method, &params, &json!({"elicitation": {}}));
     let service = http.service.clone();
     let leg = tokio::spawn(async move { service.handle(request).await.into_body().collect().await.is_ok() });
     gate.reached().await;
@@ -198,7 +198,7 @@ struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     fn said(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().expect("nobody panics with it").clone()
     }
 }
 
@@ -224,7 +224,7 @@ impl Subscriber for Warnings {
 impl Visit for Warnings {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
-            self.0.lock().unwrap().push(format!("{value:?}"));
+            self.0.lock().expect("nobody panics with it").push(format!("{value:?}"));
         }
     }
 }

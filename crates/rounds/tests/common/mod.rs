@@ -72,6 +72,11 @@ impl Reply {
         Ok(Self::Text(text.into()))
     }
 
+    /// A question as it is on the wire.
+    pub fn raw(asks: Value) -> Result<Self, FlowError> {
+        Ok(Self::Asks(serde_json::from_value(asks).expect("a question that rmcp knows")))
+    }
+
     fn into<R: From<InputRequiredResult>>(self, complete: impl FnOnce(String) -> R) -> R {
         match self {
             Self::Text(text) => complete(text),
