@@ -5,91 +5,19 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
-
-use common::{Desk, Stage, gate::Gate, gate::Gone, shop, small};
-use http::{Request, StatusCode};
+use common::{
+    Desk, Stage,
+    gate::{Gate, Gone},
+    http::Http,
+    shop, small,
+};
 use http_body_util::BodyExt;
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rounds::{
-    Principal, Refusal, Rounds,
+    Refusal, Rounds,
     observe::{Outcome, Station},
-    test::{Leg, Retry},
 };
-use serde_json::{Value, json};
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span,
-};
-
-/// A client of 2026-07-28 who sends each request by itself, with this bearer token.
-struct Http {
-    service: StreamableHttpService<Rounds<Desk>, LocalSessionManager>,
-    bearer: Option<&'static str>,
-}
-
-impl Http {
-    fn to(server: &Rounds<Desk>) -> Self {
-        let config = StreamableHttpServerConfig::default().with_json_response(true);
-        Self { service: server.streamable_http(config), bearer: None }
-    }
-
-    fn with(&self, bearer: &'static str) -> Self {
-        Self { service: self.service.clone(), bearer: Some(bearer) }
-    }
-
-    async fn call(&self, tool: &str) -> Leg {
-        self.post("tools/call", json!({"name": tool}), json!({"elicitation": {}})).await.1
-    }
-
-    async fn send(&self, retry: &Retry) -> Leg {
-        let (method, params) = retry.clone().into_parts();
-        self.post(&method, params, json!({"elicitation": {}})).await.1
-    }
-
-    async fn post(&self, method: &str, params: Value, capabilities: Value) -> (StatusCode, Leg) {
-        let request = self.request(method, &params, &capabilities);
-        let response = self.service.handle(request).await;
-        let status = response.status();
-        let body = response.into_body().collect().await.expect("a body in memory").to_bytes();
-        let body = String::from_utf8(body.to_vec()).expect("text");
-        // One message, as JSON or as the data of an event.
-        let message = body.lines().find_map(|line| line.strip_prefix("data: {")).map(|rest| format!("{{{rest}"));
-        let message = serde_json::from_str(message.as_ref().unwrap_or(&body));
-        (status, Leg::new(method, params, message.unwrap_or_else(|_| panic!("no message in {status} {body}"))))
-    }
-
-    fn request(&self, method: &str, params: &Value, capabilities: &Value) -> Request<String> {
-        let mut sent = params.clone();
-        sent["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        });
-        let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or_default();
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": sent});
-        let mut request = Request::post("http://localhost/mcp")
-            .header("host", "localhost")
-            .header("content-type", "application/json")
-            .header("accept", "application/json, text/event-stream")
-            .header("mcp-protocol-version", "2026-07-28")
-            .header("mcp-method", method)
-            .header("mcp-name", name)
-            .body(body.to_string())
-            .expect("a request");
-        authenticate(self.bearer, &mut request);
-        request
-    }
-}
-
-/// What middleware does: the token says who it is, and changes while the person stays the same.
-fn authenticate(bearer: Option<&str>, request: &mut Request<String>) {
-    if let Some((subject, _)) = bearer.and_then(|bearer| bearer.split_once('-')) {
-        request.extensions_mut().insert(Principal::new(subject));
-    }
-}
+use serde_json::json;
 
 #[tokio::test]
 async fn a_state_made_by_one_request_is_opened_by_another() {
@@ -110,7 +38,7 @@ async fn a_factory_that_builds_anew_for_every_request_is_told_so_in_the_log() {
     let observer = events.clone();
     let factory = move || Ok(Rounds::builder(shop()).observe(observer.clone()).build().expect("it builds"));
     let config = StreamableHttpServerConfig::default().with_json_response(true);
-    let http = Http { service: StreamableHttpService::new(factory, Arc::default(), config), bearer: None };
+    let http = Http { service: StreamableHttpService::new(factory, Default::default(), config), bearer: None };
     let accepted = http.call("order").await.asked().accept("size", small());
     http.send(&accepted).await.frozen();
     assert_eq!(events.refusals(), [Refusal::OtherRoundsOfThisProcess]);
@@ -173,58 +101,4 @@ async fn a_closed_stream_is_a_cancelled_leg() {
     assert!(gone.is_gone());
     gate.open();
     assert_eq!(http.send(&accepted).await.text(), "Small order number 1");
-}
-
-#[tokio::test]
-async fn a_question_for_nobody_in_particular_warns_once() {
-    let warnings = Warnings::default();
-    let _listening = tracing::subscriber::set_default(warnings.clone());
-    let stage = Stage::of(shop()).await;
-    let http = Http::to(&stage.server);
-    let _ = stage.order().await;
-    let _ = http.with("ada-1").call("order").await.asked();
-    assert_eq!(warnings.said(), Vec::<String>::new(), "neither in memory nor for somebody");
-    let asked = http.call("order").await.asked();
-    let _ = http.send(&asked.retry()).await.asked();
-    let _ = Http::to(&stage.server).call("order").await.asked();
-    let said = warnings.said();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("Principal::required"), "{said:?}");
-}
-
-/// What this library warns of.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Warnings {
-    fn said(&self) -> Vec<String> {
-        self.0.lock().expect("nobody panics with it").clone()
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "rounds" && *metadata.level() == tracing::Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-impl Visit for Warnings {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0.lock().expect("nobody panics with it").push(format!("{value:?}"));
-        }
-    }
 }

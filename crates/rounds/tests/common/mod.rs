@@ -4,6 +4,8 @@
 #![allow(dead_code, unreachable_pub, reason = "every test file takes what it needs")]
 
 pub mod gate;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod ledger;
 
 use std::{
