@@ -3,7 +3,7 @@
 use rmcp::{
     ErrorData,
     handler::server::tool::IntoCallToolResult,
-    model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
+    model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorCode},
 };
 
 use crate::{
@@ -169,6 +169,15 @@ impl FlowError {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }
 
+    /// Whether this is what [`FlowError::Retry`] is on the wire.
+    pub(crate) fn is_retry(error: &ErrorData) -> bool {
+        error.code == ErrorCode::INTERNAL_ERROR && error.data == Some(Self::retry_data())
+    }
+
+    fn retry_data() -> serde_json::Value {
+        serde_json::json!({ "reason": "retry" })
+    }
+
     /// Whether its place is in a tool's result, where a person or a model reads it.
     fn in_words(&self) -> bool {
         matches!(
@@ -218,7 +227,7 @@ impl From<FlowError> for ErrorData {
             | FlowError::NeedsArgument { .. } => Self::invalid_request(words, None),
             FlowError::Retry(source) => {
                 tracing::warn!(target: "rounds", error = %source, "{words}");
-                Self::internal_error(words, Some(serde_json::json!({ "reason": "retry" })))
+                Self::internal_error(words, Some(FlowError::retry_data()))
             }
             _ => Self::internal_error(words, None),
         }

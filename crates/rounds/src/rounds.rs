@@ -154,7 +154,7 @@ pub struct RoundsBuilder<H> {
     legacy: Legacy,
     observers: Vec<Box<dyn Observe>>,
     announce_expiry: bool,
-    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    entropy: Entropy,
 }
 
 impl<H: ServerHandler> RoundsBuilder<H> {
@@ -307,6 +307,9 @@ fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<DerivedRing, BuildEr
     }
 }
 
+/// Fills a slice with what nobody can guess.
+type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
 /// What all clones of a [`Rounds`] share.
 pub(crate) struct Core {
     keys: RwLock<Arc<DerivedRing>>,
@@ -319,7 +322,7 @@ pub(crate) struct Core {
     pub(crate) ledger: Arc<dyn Ledger>,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
-    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    entropy: Entropy,
     pub(crate) frames: Frames,
     warned_of_http: AtomicBool,
 }

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::link::Link;
 use crate::{
     answer::Received,
-    clock::{BoxFuture, Timestamp},
+    clock::BoxFuture,
     era::push::Push,
     error::FlowError,
     gate::{Era, Peer},
@@ -29,7 +29,7 @@ use crate::{
     rounds::Core,
     seal::{
         Digest, FlowId,
-        envelope::{Kind, Method},
+        envelope::{Kind, Method, Span},
     },
 };
 
@@ -497,11 +497,11 @@ impl Driver {
     }
 
     /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
-    pub(crate) fn park(mut self, slot: Slot, expires_at: Timestamp, deadline: Timestamp) {
+    pub(crate) fn park(mut self, slot: Slot, span: Span) {
         let core = self.frame.core.clone();
         let now = core.now();
-        self.deadline = Some(core.clock.sleep(deadline.since(now)));
-        self.idle = Some(core.clock.sleep(expires_at.since(now)));
+        self.deadline = Some(core.clock.sleep(span.deadline.since(now)));
+        self.idle = Some(core.clock.sleep(span.expires_at.since(now)));
         tokio::spawn(async move {
             loop {
                 let step = std::future::poll_fn(|cx| self.poll_step(cx)).await;

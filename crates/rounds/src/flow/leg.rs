@@ -79,8 +79,8 @@ enum Ran {
     Overtaken,
 }
 
-/// What a leg comes to: its response, and until when the token in it is good, if it asks.
-type Concluded<R> = Result<(Option<Keep>, R), Stop>;
+/// What a leg comes to: its response, and for how long the token in it is good, if it asks.
+type Concluded<R> = Result<(Option<Span>, R), Stop>;
 
 impl<'a> Leg<'a> {
     fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
@@ -121,11 +121,11 @@ impl<'a> Leg<'a> {
                 if depends_on_answers {
                     response.forbid_caching();
                 }
-                self.event(Station::Ended(response.outcome()));
+                self.event(&Station::Ended(response.outcome()));
                 Ok(response)
             }
             Err(Stop { error, outcome, .. }) => {
-                self.event(Station::Ended(outcome));
+                self.event(&Station::Ended(outcome));
                 Err(error)
             }
         }
@@ -140,11 +140,11 @@ impl<'a> Leg<'a> {
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
-        *request.answers() = (!sent.is_empty()).then(|| sent.clone());
+        *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let view = self.view(Answers::unsolicited(sent), None, false, &request, &context);
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
-        if let Some(keep) = asked {
-            let admitted = self.core.ledger.admit(self.next(), keep).await;
+        if let Some(span) = asked {
+            let admitted = self.core.ledger.admit(self.next(), self.keep(span)).await;
             if let Err(error) = admitted {
                 self.abandon();
                 return Ok(X::Response::failed(unavailable(error))?);
@@ -169,8 +169,7 @@ impl<'a> Leg<'a> {
         };
         let bid = Bid {
             answers: Digest::of_answers(&sent),
-            // A leg may wait past the end of its round, and is not to find the outcome forgotten when it wakes.
-            keep: Keep { now: self.core.now(), until: envelope.span.expires_at + self.core.limits.wait },
+            keep: self.keep(envelope.span),
             lease: self.core.limits.lease,
             orphan,
         };
@@ -226,7 +225,7 @@ impl<'a> Leg<'a> {
         self.round = RoundId { flow: envelope.flow, number: envelope.round };
         self.opened = true;
         envelope.check(&self.binding, self.core.now())?;
-        self.event(Station::Opened);
+        self.event(&Station::Opened);
         Ok(envelope)
     }
 
@@ -243,7 +242,7 @@ impl<'a> Leg<'a> {
                     return Err(self.refuse(Refusal::Expired));
                 }
                 Claimed::Fresh(fence) => {
-                    self.event(Station::Claimed { fence });
+                    self.event(&Station::Claimed { fence });
                     return Ok(Won::Run(fence));
                 }
                 Claimed::Done(Some(reply)) => return Ok(Won::Reply(reply)),
@@ -253,7 +252,7 @@ impl<'a> Leg<'a> {
                 Claimed::Running(waiting) => waiting,
             };
             if !std::mem::replace(&mut told, true) {
-                self.event(Station::Waiting);
+                self.event(&Station::Waiting);
             }
             let left = give_up.since(bid.keep.now);
             if left.is_zero() {
@@ -278,7 +277,7 @@ impl<'a> Leg<'a> {
         held: Option<Held>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        self.event(Station::Started);
+        self.event(&Station::Started);
         view.put(&mut context);
         // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
         // handler started when its part is over, however it ended.
@@ -301,8 +300,8 @@ impl<'a> Leg<'a> {
             Err(error) => return Ok((None, X::Response::failed(error)?)),
         };
         let concluded = self.conclude::<X>(ran, &view.answers, deadline);
-        if let Ok((Some(keep), _)) = &concluded {
-            driver.park(slot, keep.until, deadline);
+        if let Ok((Some(span), _)) = &concluded {
+            driver.park(slot, *span);
         }
         concluded
     }
@@ -323,7 +322,7 @@ impl<'a> Leg<'a> {
         if !frame.resume(resumption) {
             return None;
         }
-        self.event(Station::Resumed);
+        self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
         let ran = self.hold(Some(held), stepped, context.ct).await;
         let concluded = self.conclude::<X>(ran, &Answers::default(), deadline);
@@ -408,7 +407,7 @@ impl<'a> Leg<'a> {
             }
         };
         match self.seal(asks, resume, times, answers, deadline) {
-            Ok((keep, asks)) => Ok((Some(keep), asks.into())),
+            Ok((span, asks)) => Ok((Some(span), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
     }
@@ -421,7 +420,7 @@ impl<'a> Leg<'a> {
         (lifetime, patience): (Duration, Duration),
         answers: &Answers,
         deadline: Timestamp,
-    ) -> Result<(Keep, InputRequiredResult), FlowError> {
+    ) -> Result<(Span, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
         let requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
@@ -462,8 +461,13 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        let keep = Keep { now, until: expires_at };
-        Ok((keep, asks))
+        Ok((envelope.span, asks))
+    }
+
+    /// How long a round is remembered: longer than its token is good, as an instance whose clock is behind may still take
+    /// it, and a leg that waits past its end is not to find the outcome forgotten.
+    fn keep(&self, span: Span) -> Keep {
+        Keep { now: self.core.now(), until: span.remembered_until() + self.core.limits.wait }
     }
 
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
@@ -496,7 +500,7 @@ impl<'a> Leg<'a> {
         let Some(response) = Reply::decode::<X::Response>(reply) else {
             return Err(self.refuse(Refusal::ReplyGone));
         };
-        self.event(Station::Replayed);
+        self.event(&Station::Replayed);
         match response?.into_asks() {
             Err(complete) => Ok(complete),
             Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {
@@ -512,23 +516,23 @@ impl<'a> Leg<'a> {
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {
-        self.event(Station::Refused(refusal));
+        self.event(&Station::Refused(refusal));
         Refusal::frozen().into()
     }
 
     fn asked(&self, asked: &[Asked], bytes: usize) {
         let keys = asked.iter().map(|asked| asked.key.clone()).collect();
-        self.event(Station::Asked { keys, bytes });
+        self.event(&Station::Asked { keys, bytes });
     }
 
-    fn event(&self, station: Station) {
+    fn event(&self, station: &Station) {
         let unknown = matches!(station, Station::Refused(_)) && !self.opened;
         self.core.observe(&Event {
             flow: (!unknown).then_some(self.round.flow),
             round: self.round.number,
             method: self.binding.method,
             target: &self.binding.target,
-            station: &station,
+            station,
         });
     }
 }
@@ -577,27 +581,28 @@ impl Reply {
 struct Stop {
     error: ErrorData,
     outcome: Outcome,
-    /// Whether it is a fault on our side, or one that the same request need not meet again: then the round stays open.
+    /// Whether the round stays open, as the same request need not meet the same end: the fault was ours, or the client can
+    /// declare more, or whoever failed asks for a retry. Whatever else a handler fails with is its reply.
     reopens: bool,
 }
 
 impl Stop {
     /// rmcp drops the response to a cancelled request; this is what it drops.
     fn cancelled() -> Self {
-        let stop = Self::from(ErrorData::internal_error("the request was cancelled", None));
-        Self { outcome: Outcome::Cancelled, ..stop }
+        let error = ErrorData::internal_error("the request was cancelled", None);
+        Self { error, outcome: Outcome::Cancelled, reopens: true }
     }
 
     fn panicked() -> Self {
-        let stop = Self::from(ErrorData::internal_error("the handler panicked", None));
-        Self { outcome: Outcome::Panicked, ..stop }
+        let error = ErrorData::internal_error("the handler panicked", None);
+        Self { error, outcome: Outcome::Panicked, reopens: true }
     }
 }
 
 impl From<ErrorData> for Stop {
     fn from(error: ErrorData) -> Self {
-        let ours = [ErrorCode::INTERNAL_ERROR, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY];
-        Self { outcome: Outcome::Error { code: error.code.0 }, reopens: ours.contains(&error.code), error }
+        let reopens = error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY || FlowError::is_retry(&error);
+        Self { outcome: Outcome::Error { code: error.code.0 }, reopens, error }
     }
 }
 

@@ -70,7 +70,7 @@ impl fmt::Display for RoundId {
 pub struct Keep {
     /// The time now.
     pub now: Timestamp,
-    /// When the token that the record guards expires.
+    /// When the token that the record guards has expired by every clock of the fleet: a minute after it says it does.
     pub until: Timestamp,
 }
 

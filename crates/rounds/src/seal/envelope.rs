@@ -105,6 +105,13 @@ pub(crate) struct Span {
     pub(crate) deadline: Timestamp,
 }
 
+impl Span {
+    /// Until when the token may still look good to some instance of a fleet, and so until when its use is remembered.
+    pub(crate) fn remembered_until(&self) -> Timestamp {
+        self.expires_at + CLOCK_SKEW
+    }
+}
+
 /// Everything a flow knows between two legs. Only [`Envelope::open`] makes one from a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope {

@@ -222,6 +222,11 @@ pub struct Leg {
 }
 
 impl Leg {
+    /// A leg that was sent by other means than a [`Client`], such as HTTP.
+    pub fn new(method: impl Into<String>, params: Value, response: Value) -> Self {
+        Self { method: method.into(), params, response }
+    }
+
     /// The questions that it ended with.
     ///
     /// # Panics
@@ -379,6 +384,7 @@ pub struct Retry {
 
 impl Retry {
     /// Accepts a question with this content.
+    #[expect(clippy::needless_pass_by_value, reason = "a test writes `json!(..)` in its place")]
     pub fn accept(self, key: &str, content: Value) -> Self {
         self.respond(key, json!({"action": "accept", "content": content}))
     }
@@ -418,6 +424,11 @@ impl Retry {
             params.remove(name);
         }
         self
+    }
+
+    /// The method and the parameters, to be sent by other means than a [`Client`].
+    pub fn into_parts(self) -> (String, Value) {
+        (self.method, self.params)
     }
 
     /// Sends it as another method.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::clock::BoxFuture;
 
@@ -23,6 +23,7 @@ use crate::clock::BoxFuture;
 #[derive(Debug, Clone)]
 pub struct Clock {
     inner: Arc<Mutex<Inner>>,
+    more_asleep: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -39,6 +40,7 @@ impl Clock {
                 now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
                 sleepers: Vec::new(),
             })),
+            more_asleep: Arc::default(),
         }
     }
 
@@ -67,6 +69,17 @@ impl Clock {
         inner.sleepers.len()
     }
 
+    /// Waits until this many are asleep, so that moving the clock wakes them and nobody comes too late.
+    pub async fn until_asleep(&self, sleepers: usize) {
+        loop {
+            let more = self.more_asleep.notified();
+            if self.sleepers() >= sleepers {
+                return;
+            }
+            more.await;
+        }
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,6 +101,8 @@ impl crate::Clock for Clock {
         let mut inner = self.inner();
         let until = inner.now + duration;
         inner.sleepers.push((until, wake));
+        drop(inner);
+        self.more_asleep.notify_waiters();
         Box::pin(async move {
             // A clock that is gone never wakes anybody.
             if woken.await.is_err() {

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::{
     FlowId, Method, Refusal,
     observe::{Event, Observe, Outcome, Station},
@@ -11,6 +13,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     recorded: Arc<Mutex<Vec<Recorded>>>,
+    more: Arc<Notify>,
 }
 
 /// An [`Event`] that was recorded.
@@ -43,6 +46,17 @@ impl Events {
     /// The stations so far, in order.
     pub fn stations(&self) -> Vec<Station> {
         self.all().into_iter().map(|recorded| recorded.station).collect()
+    }
+
+    /// Waits until this many legs have come to such a station: how a test knows where a leg is, without sleeping.
+    pub async fn until(&self, legs: usize, station: impl Fn(&Station) -> bool) {
+        loop {
+            let more = self.more.notified();
+            if self.stations().iter().filter(|recorded| station(recorded)).count() >= legs {
+                return;
+            }
+            more.await;
+        }
     }
 
     /// How often the handler of this tool, prompt or resource ran from the top.
@@ -84,5 +98,6 @@ impl Observe for Events {
             target: event.target.to_owned(),
             station: event.station.clone(),
         });
+        self.more.notify_waiters();
     }
 }

@@ -1,0 +1,77 @@
+//! A gate in a handler: the test sees when the handler is there, and says when it goes on.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::Semaphore;
+
+use super::{Desk, sell};
+
+#[derive(Clone)]
+pub struct Gate {
+    reached: Arc<Semaphore>,
+    open: Arc<Semaphore>,
+}
+
+impl Gate {
+    pub fn new() -> Self {
+        Self { reached: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// A shop that waits here when it has a size, before it sells.
+    pub fn shop(&self) -> Desk {
+        let gate = self.clone();
+        Desk::new(move |turn| {
+            let gate = gate.clone();
+            async move {
+                if turn.round()?.number() > 0 {
+                    gate.pass().await;
+                }
+                sell(&turn)
+            }
+        })
+    }
+
+    /// In the handler: says that it is here, and waits to be let through.
+    pub async fn pass(&self) {
+        self.reached.add_permits(1);
+        take(&self.open).await;
+    }
+
+    /// In the test: waits until a handler is here.
+    pub async fn reached(&self) {
+        take(&self.reached).await;
+    }
+
+    /// In the test: lets one handler through.
+    pub fn open(&self) {
+        self.open.add_permits(1);
+    }
+}
+
+async fn take(permits: &Semaphore) {
+    permits.acquire().await.expect("nobody closes it").forget();
+}
+
+/// Tells whether a handler's future is gone.
+#[derive(Clone, Default)]
+pub struct Gone(Arc<AtomicBool>);
+
+impl Gone {
+    pub fn is_gone(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// To be held by the future.
+    pub fn guard(&self) -> impl Drop + Send + 'static {
+        struct Guard(Gone);
+        impl Drop for Guard {
+            fn drop(&mut self) {
+                self.0.0.store(true, Ordering::SeqCst);
+            }
+        }
+        Guard(self.clone())
+    }
+}

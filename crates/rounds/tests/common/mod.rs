@@ -1,0 +1,250 @@
+//! One server for the tests of the core. What it does is written in each test, as a function of the leg; what it did
+//! is counted here.
+
+#![allow(dead_code, unreachable_pub, reason = "every test file takes what it needs")]
+
+pub mod gate;
+#[cfg(feature = "http")]
+pub mod http;
+pub mod ledger;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, handler::server::tool::IntoCallToolResult, model::*, schemars,
+    service::RequestContext,
+};
+use rounds::{
+    BoxFuture, FlowError, Given, Round, Rounds, RoundsBuilder,
+    test::{Client, Clock, Events, Leg},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A server with one handler for every tool, prompt and resource.
+pub struct Desk {
+    work: Box<dyn Fn(Turn) -> BoxFuture<'static, Result<Reply, FlowError>> + Send + Sync>,
+    effects: Effects,
+}
+
+/// The effects a handler has had, which are to happen once.
+#[derive(Clone, Default)]
+pub struct Effects(Arc<AtomicUsize>);
+
+impl Effects {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Has the effect, and says how often it was had before.
+    pub fn have(&self) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// One leg, as a handler sees it.
+pub struct Turn {
+    pub target: String,
+    pub answers: Option<InputResponses>,
+    pub state: Option<String>,
+    pub context: RequestContext<RoleServer>,
+    pub effects: Effects,
+}
+
+impl Turn {
+    pub fn round(&self) -> Result<Round<Reply>, FlowError> {
+        Round::from_context(&self.context)
+    }
+}
+
+/// What a handler ends with, whichever of the three requests it serves.
+pub enum Reply {
+    Text(String),
+    Asks(InputRequiredResult),
+}
+
+impl Reply {
+    pub fn text(text: impl Into<String>) -> Result<Self, FlowError> {
+        Ok(Self::Text(text.into()))
+    }
+
+    /// A question as it is on the wire.
+    pub fn raw(asks: Value) -> Result<Self, FlowError> {
+        Ok(Self::Asks(serde_json::from_value(asks).expect("a question that rmcp knows")))
+    }
+
+    fn into<R: From<InputRequiredResult>>(self, complete: impl FnOnce(String) -> R) -> R {
+        match self {
+            Self::Text(text) => complete(text),
+            Self::Asks(asks) => asks.into(),
+        }
+    }
+}
+
+impl From<InputRequiredResult> for Reply {
+    fn from(asks: InputRequiredResult) -> Self {
+        Self::Asks(asks)
+    }
+}
+
+impl Desk {
+    pub fn new<F>(work: impl Fn(Turn) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Reply, FlowError>> + Send + 'static,
+    {
+        Self { work: Box::new(move |turn| Box::pin(work(turn))), effects: Effects::default() }
+    }
+
+    async fn take(
+        &self,
+        target: &str,
+        answers: Option<InputResponses>,
+        state: Option<String>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<Reply, FlowError> {
+        let effects = self.effects.clone();
+        (self.work)(Turn { target: target.to_owned(), answers, state, context, effects }).await
+    }
+}
+
+impl ServerHandler for Desk {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources().build())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        match self.take(&request.name, request.input_responses, request.request_state, context).await {
+            Ok(reply) => Ok(reply.into(rounds::text)),
+            Err(error) => error.into_call_tool_result(),
+        }
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let reply = self.take(&request.name, request.input_responses, request.request_state, context).await?;
+        let message = |text| GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into();
+        Ok(reply.into(message))
+    }
+
+    /// Says of every resource that the whole world may keep it for a minute.
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let reply = self.take(&request.uri, request.input_responses, request.request_state, context).await?;
+        let contents = |text| {
+            let mut result = ReadResourceResult::new(vec![ResourceContents::text(text, request.uri)]);
+            result.ttl_ms = Some(60_000);
+            result.cache_scope = Some(CacheScope::Public);
+            result.into()
+        };
+        Ok(reply.into(contents))
+    }
+}
+
+/// A desk that is wrapped, with a client at it and everything watched.
+pub struct Stage {
+    pub client: Client,
+    pub server: Rounds<Desk>,
+    pub events: Events,
+    pub clock: Clock,
+    pub effects: Effects,
+}
+
+impl Stage {
+    pub async fn of(desk: Desk) -> Self {
+        Self::with(desk, |builder| builder).await
+    }
+
+    pub async fn with(desk: Desk, configure: impl FnOnce(RoundsBuilder<Desk>) -> RoundsBuilder<Desk>) -> Self {
+        Self::at(&Clock::new(), desk, configure).await
+    }
+
+    /// At a clock that others share.
+    pub async fn at(
+        clock: &Clock,
+        desk: Desk,
+        configure: impl FnOnce(RoundsBuilder<Desk>) -> RoundsBuilder<Desk>,
+    ) -> Self {
+        let (clock, events, effects) = (clock.clone(), Events::new(), desk.effects.clone());
+        let builder = Rounds::builder(desk).clock(clock.clone()).observe(events.clone());
+        let server = configure(builder).build().expect("the parts fit together");
+        let client = Client::modern(server.clone()).await;
+        Self { client, server, events, clock, effects }
+    }
+
+    /// How often the handler ran, whatever it was called for.
+    pub fn runs(&self) -> usize {
+        let stations = self.events.stations();
+        stations.iter().filter(|station| **station == rounds::observe::Station::Resumed).count()
+    }
+
+    /// Starts the flow that most tests need one of.
+    pub async fn order(&self) -> rounds::test::Asked {
+        self.client.call("order", json!({"item": "tea"})).await.asked()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    Small,
+    Large,
+}
+
+/// Asks for a size, and has its effect when there is one.
+pub fn shop() -> Desk {
+    Desk::new(|turn| async move { sell(&turn) })
+}
+
+pub fn sell(turn: &Turn) -> Result<Reply, FlowError> {
+    let round = turn.round()?;
+    match round.given::<Size>("size") {
+        Given::Accepted(size) => {
+            let before = turn.effects.have();
+            Reply::text(format!("{size:?} {} number {}", turn.target, before + 1))
+        }
+        Given::Declined => Reply::text("declined"),
+        Given::Cancelled => Reply::text("cancelled"),
+        Given::Missing | Given::Invalid(_) => round.ask_form::<Size>("size", "Which size?"),
+    }
+}
+
+pub fn small() -> Value {
+    json!({"size": "small"})
+}
+
+pub fn large() -> Value {
+    json!({"size": "large"})
+}
+
+/// Expects the error that asks for the same request again, to the letter.
+#[track_caller]
+pub fn asks_for_a_retry(leg: &Leg) {
+    let error = leg.error();
+    assert_eq!(error["code"], -32603, "{error}");
+    assert_eq!(error["data"], json!({"reason": "retry"}), "{error}");
+}
+
+pub const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A ring of keys that are all this byte, one for each.
+pub fn ring(keys: &[u8]) -> rounds::KeyRing {
+    rounds::KeyRing::from_bytes(keys.iter().map(|key| [*key; 32])).expect("the keys are long enough")
+}

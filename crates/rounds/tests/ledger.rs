@@ -1,0 +1,168 @@
+//! The ledger, when it is full and when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
+
+mod common;
+
+use common::{
+    Stage, asks_for_a_retry,
+    gate::Gate,
+    large,
+    ledger::{Faulty, Step},
+    ring, secs, shop, small,
+};
+use rounds::{
+    ledger::MemoryLedger,
+    observe::{Outcome, Station},
+    test::Clock,
+};
+use serde_json::json;
+
+#[tokio::test]
+async fn when_it_is_full_new_flows_are_shed_in_words_and_open_ones_go_on() {
+    let stage = Stage::with(shop(), |builder| builder.ledger(MemoryLedger::with_limits(2, 1 << 20))).await;
+    let (one, two) = (stage.order().await, stage.order().await);
+    let shed = stage.client.call("order", json!({"item": "tea"})).await;
+    assert!(shed.is_tool_error());
+    assert_eq!(shed.text(), "the server is busy: try again in a moment");
+    // Also in a round of their own that is not the first.
+    let one = one.retry().send(&stage.client).await.asked();
+    assert_eq!(one.accept("size", small()).send(&stage.client).await.text(), "Small order number 1");
+    assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
+    assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
+    // There is room again when the tokens of the others are good for nothing, by anybody's clock.
+    stage.clock.advance(secs(659));
+    assert!(stage.client.call("order", json!({})).await.is_tool_error());
+    stage.clock.advance(secs(1));
+    assert_eq!(stage.order().await.keys(), ["size"]);
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_shed_with_an_error() {
+    let stage = Stage::with(shop(), |builder| builder.ledger(MemoryLedger::with_limits(0, 0))).await;
+    for leg in [stage.client.prompt("order", json!({})).await, stage.client.read("shop://order").await] {
+        assert_eq!(leg.error()["code"], -32603);
+        assert_eq!(leg.error()["message"], "the server is busy: try again in a moment");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_asks_nothing_needs_no_ledger() {
+    let ledger = Faulty::new();
+    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    for step in [Step::Admit, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
+        ledger.is_away_at(step);
+    }
+    let uninvited = json!({"name": "order", "inputResponses": {"size": {"action": "decline"}}});
+    assert_eq!(stage.client.request("tools/call", uninvited).await.text(), "declined");
+}
+
+#[tokio::test]
+async fn away_when_a_flow_begins_it_asks_for_a_retry_and_hands_out_no_token() {
+    let ledger = Faulty::new();
+    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    ledger.is_away_at(Step::Admit);
+    let leg = stage.client.call("order", json!({})).await;
+    asks_for_a_retry(&leg);
+    assert!(!leg.response().to_string().contains("r1."), "{}", leg.response());
+    assert!(!leg.response().to_string().contains("cable"), "why is for the log");
+    ledger.is_back();
+    assert_eq!(stage.client.call("order", json!({})).await.asked().keys(), ["size"]);
+}
+
+#[tokio::test]
+async fn away_when_a_round_is_claimed_it_runs_nothing_and_asks_for_a_retry() {
+    let ledger = Faulty::new();
+    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let accepted = stage.order().await.accept("size", small());
+    ledger.is_away_at(Step::Claim);
+    for _ in 0..3 {
+        asks_for_a_retry(&accepted.send(&stage.client).await);
+    }
+    assert_eq!((stage.runs(), stage.effects.count()), (1, 0));
+    assert_eq!(stage.events.refusals(), []);
+    ledger.is_back();
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+}
+
+#[tokio::test]
+async fn away_when_a_reply_is_recorded_the_reply_does_not_leave_and_the_round_is_free_after_its_lease() {
+    let ledger = Faulty::new();
+    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let asked = stage.order().await;
+    let accepted = asked.accept("size", small());
+    ledger.is_away_at(Step::Settle);
+    asks_for_a_retry(&accepted.send(&stage.client).await);
+    ledger.is_back();
+    // Other answers do not get in, as the first may have had their effect.
+    asked.accept("size", large()).send(&stage.client).await.frozen();
+    let retry = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(1).await;
+    assert_eq!(stage.runs(), 2);
+    stage.clock.advance(secs(30));
+    assert_eq!(retry.finish().await.text(), "Small order number 2");
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 2", "recorded this time");
+    assert_eq!(stage.runs(), 3);
+}
+
+#[tokio::test]
+async fn away_when_a_panicked_leg_gives_its_round_back_the_lease_does_it() {
+    let ledger = Faulty::new();
+    let desk = common::Desk::new(|turn| async move {
+        if turn.round()?.number() == 1 && turn.effects.have() == 0 {
+            panic!("the till is jammed");
+        }
+        common::sell(&turn)
+    });
+    let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
+    let accepted = stage.order().await.accept("size", small());
+    ledger.is_away_at(Step::Release);
+    assert_eq!(accepted.send(&stage.client).await.error()["code"], -32603);
+    ledger.is_back();
+    let retry = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(1).await;
+    stage.clock.advance(secs(30));
+    assert_eq!(retry.finish().await.text(), "Small order number 3");
+}
+
+#[tokio::test]
+async fn a_round_whose_owner_is_lost_is_taken_over_when_its_lease_lapses() {
+    let ledger = Faulty::new();
+    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let accepted = stage.order().await.accept("size", small());
+    ledger.lose_an_owner();
+    let retry = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(1).await;
+    stage.clock.advance(secs(29));
+    assert_eq!(stage.runs(), 1, "the owner is believed to be there");
+    stage.clock.advance(secs(1));
+    assert_eq!(retry.finish().await.text(), "Small order number 1");
+    assert!(stage.events.stations().contains(&Station::Claimed { fence: 2 }));
+}
+
+#[tokio::test]
+async fn an_owner_that_was_overtaken_does_not_reply() {
+    let (clock, gate, ledger) = (Clock::new(), Gate::new(), Faulty::new());
+    let cut_off = ledger.elsewhere();
+    cut_off.is_away_at(Step::Renew);
+    let fleet =
+        |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
+    let slow = Stage::at(&clock, gate.shop(), fleet(cut_off.clone())).await;
+    let quick = Stage::at(&clock, shop(), fleet(ledger)).await;
+    let accepted = slow.order().await.accept("size", small());
+    let first = accepted.start(&slow.client).await;
+    gate.reached().await;
+    let second = accepted.start(&quick.client).await;
+    for step in 1..=3 {
+        clock.until_asleep(2).await;
+        clock.advance(secs(10));
+        cut_off.asked(Step::Renew, step).await;
+    }
+    assert_eq!(second.finish().await.text(), "Small order number 1");
+    gate.open();
+    asks_for_a_retry(&first.finish().await);
+    assert_eq!(slow.events.outcomes(), [Outcome::InputRequired, Outcome::Error { code: -32603 }]);
+    assert_eq!(
+        accepted.send(&slow.client).await.text(),
+        "Small order number 1",
+        "the reply of the one that was quicker"
+    );
+}

@@ -1,0 +1,86 @@
+//! A flow belongs to whoever began it.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{Desk, Stage, shop, small};
+use rmcp::{RoleServer, service::RequestContext};
+use rounds::{Identify, Principal, Refusal};
+use serde_json::json;
+
+/// Who is signed in: what an authenticating front would know of each request.
+#[derive(Clone, Default)]
+struct SignedIn(Arc<Mutex<Option<&'static str>>>);
+
+impl SignedIn {
+    fn set(&self, name: Option<&'static str>) {
+        *self.0.lock().expect("nobody panics with it") = name;
+    }
+
+    fn identify(&self) -> impl Identify + use<> {
+        let who = self.clone();
+        move |_: &RequestContext<RoleServer>| who.0.lock().expect("nobody panics with it").map(Principal::new)
+    }
+}
+
+async fn stage() -> (Stage, SignedIn) {
+    let who = SignedIn::default();
+    let stage = Stage::with(shop(), |builder| builder.principal(who.identify())).await;
+    (stage, who)
+}
+
+#[tokio::test]
+async fn whoever_began_a_flow_goes_on_with_it_and_nobody_else() {
+    let everybody = [None, Some("ada"), Some("Ada"), Some("ada "), Some("")];
+    for began in everybody {
+        let (stage, who) = stage().await;
+        who.set(began);
+        let accepted = stage.order().await.accept("size", small());
+        for other in everybody.into_iter().filter(|other| *other != began) {
+            who.set(other);
+            accepted.send(&stage.client).await.frozen();
+        }
+        assert_eq!(stage.events.refusals(), [Refusal::Principal; 4], "begun by {began:?}");
+        assert_eq!((stage.runs(), stage.effects.count()), (1, 0));
+        who.set(began);
+        assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_is_replayed_to_its_owner_only() {
+    let (stage, who) = stage().await;
+    who.set(Some("ada"));
+    let accepted = stage.order().await.accept("size", small());
+    let _ = accepted.send(&stage.client).await.text();
+    who.set(Some("eve"));
+    accepted.send(&stage.client).await.frozen();
+    who.set(None);
+    accepted.send(&stage.client).await.frozen();
+    who.set(Some("ada"));
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+}
+
+#[tokio::test]
+async fn where_a_principal_is_required_nobody_is_asked_without_one() {
+    let who = SignedIn::default();
+    let required = Principal::required(who.identify());
+    let stage = Stage::with(shop(), |builder| builder.principal(required)).await;
+    for method in ["tools/call", "prompts/get", "resources/read"] {
+        let leg = stage.client.request(method, json!({"name": "order", "uri": "order"})).await;
+        assert_eq!(leg.error()["code"], -32600);
+        assert_eq!(leg.error()["message"], "this server asks only those who are signed in, and nobody is");
+    }
+    who.set(Some("ada"));
+    let accepted = stage.order().await.accept("size", small());
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+}
+
+#[tokio::test]
+async fn where_a_principal_is_required_a_call_that_asks_nothing_needs_none() {
+    let desk = Desk::new(|_| async { common::Reply::text("the menu") });
+    let nobody = |_: &RequestContext<RoleServer>| None;
+    let stage = Stage::with(desk, |builder| builder.principal(Principal::required(nobody))).await;
+    assert_eq!(stage.client.call("menu", json!({})).await.text(), "the menu");
+}
