@@ -84,8 +84,8 @@ enum Shape {
 impl Form {
     /// The form that asks for a `T` under this key.
     pub(crate) fn of<T: FormType>(key: &str) -> Result<Self, Unaskable> {
-        static SHAPES: LazyLock<RwLock<HashMap<TypeId, Result<Arc<Shape>, Unaskable>>>> =
-            LazyLock::new(RwLock::default);
+        type Shapes = HashMap<TypeId, Result<Arc<Shape>, Unaskable>>;
+        static SHAPES: LazyLock<RwLock<Shapes>> = LazyLock::new(RwLock::default);
         let id = TypeId::of::<T>();
         let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         let shape = known.unwrap_or_else(|| {
@@ -465,6 +465,7 @@ mod tests {
         serde_json::to_value(Form::of::<T>(key).unwrap().schema()).unwrap()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests write `json!(..)` in the call")]
     fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
         Form::of::<T>(key).unwrap().read(&content).map_err(|problem| problem.to_string())
     }

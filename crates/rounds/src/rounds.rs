@@ -149,7 +149,7 @@ pub struct RoundsBuilder<H> {
     legacy: Legacy,
     observers: Vec<Box<dyn Observe>>,
     announce_expiry: bool,
-    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    entropy: Entropy,
 }
 
 impl<H: ServerHandler> RoundsBuilder<H> {
@@ -301,6 +301,9 @@ fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<DerivedRing, BuildEr
     }
 }
 
+/// Fills what it is given with random bytes.
+type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
 /// What all clones of a [`Rounds`] share.
 pub(crate) struct Core {
     keys: RwLock<Arc<DerivedRing>>,
@@ -313,7 +316,7 @@ pub(crate) struct Core {
     pub(crate) ledger: Arc<dyn Ledger>,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
-    entropy: Box<dyn Fn(&mut [u8]) + Send + Sync>,
+    entropy: Entropy,
     warned_of_http: AtomicBool,
 }
 

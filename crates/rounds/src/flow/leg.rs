@@ -407,6 +407,7 @@ impl<'a> Leg<'a> {
         self.event(Station::Asked { keys, bytes });
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "made on the spot by every caller")]
     fn event(&self, station: Station) {
         let unknown = matches!(station, Station::Refused(_)) && !self.opened;
         self.core.observe(&Event {

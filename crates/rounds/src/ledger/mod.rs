@@ -1,7 +1,7 @@
 //! The ledger: the store of what was claimed and replied, which makes a token single-use.
 //!
 //! One process needs nothing: [`MemoryLedger`] is the default. A fleet shares one ledger. Whatever implements
-//! [`Ledger`] has to pass the [`suite`](crate::ledger::suite).
+//! [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
 
 mod memory;
 #[cfg(any(test, feature = "test"))]

@@ -85,6 +85,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::needless_pass_by_value, reason = "tests write `json!(..)` in the call")]
     fn digest(arguments: Value) -> Digest {
         Digest::of_arguments(arguments.as_object())
     }

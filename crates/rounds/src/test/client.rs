@@ -353,6 +353,7 @@ pub struct Retry {
 
 impl Retry {
     /// Accepts a question with this content.
+    #[expect(clippy::needless_pass_by_value, reason = "tests write `json!(..)` in the call")]
     pub fn accept(self, key: &str, content: Value) -> Self {
         self.respond(key, json!({"action": "accept", "content": content}))
     }
