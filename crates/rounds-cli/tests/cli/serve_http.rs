@@ -1,6 +1,6 @@
 //! `serve --http`: flows over sockets, between processes, with keys, audiences, principals and lifetimes.
 
-use std::time::Duration;
+use std::{io::ErrorKind, net::TcpListener, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -128,7 +128,9 @@ async fn the_longest_lifetimes_are_as_good_as_any() {
 async fn a_port_that_is_taken_is_told_in_a_sentence() {
     let server = Server::start(&[]).await;
     let ended = run(&["serve", "--http", server.address()]).await;
-    ended.failed(&format!("cannot listen on {}: Address already in use (os error 98)", server.address()));
+    let taken = TcpListener::bind(server.address()).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    ended.failed(&format!("cannot listen on {}: {taken}", server.address()));
 }
 
 /// Expects that the log, and nothing else, has the reason.
