@@ -1,5 +1,7 @@
 //! The weather tool on the wire: what a client of either era sees, and what is left in the audit.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+
 use gallery::Gallery;
 use rounds::{
     Era, Rounds,

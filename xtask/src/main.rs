@@ -1,1 +1,82 @@
-fn main() {}
+//! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
+
+mod step;
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use step::{Step, play};
+
+const USAGE: &str = "\
+Usage: cargo xtask TASK
+
+Tasks:
+  test    Check the formatting and the lints, run every test, build the documentation, and run the examples and the tour";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["test"] => match steps() {
+            Ok(steps) => play(&steps, &root()),
+            Err(error) => {
+                eprintln!("xtask: cannot tell what there is to run: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What `cargo xtask test` does. A further step is a further entry.
+///
+/// All of it is built with the features of the whole workspace and of its tests, so that nothing is compiled twice. That
+/// is why the documentation is built with that of the examples, which have the features of tests, and why examples and
+/// the tour are run as `cargo test` has left them: `cargo run` would build their dependencies anew, with fewer features.
+fn steps() -> io::Result<Vec<Step>> {
+    let mut steps = vec![
+        Step::cargo("check the formatting", "fmt --all --check"),
+        Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
+        Step::cargo("run every test, of units, of crates and in the documentation", "test --workspace --all-features"),
+        Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    ];
+    let built = built()?;
+    for example in examples()? {
+        let run = format!("run --quiet -p rounds --all-features --example {example}");
+        let step = Step::cargo(format!("run the example {example}"), &run);
+        steps.push(step.already_built(built.join("examples").join(example)));
+    }
+    steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
+    Ok(steps)
+}
+
+/// The names of the library's examples.
+fn examples() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("crates/rounds/examples"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Where cargo puts what it builds: this program is there itself, wherever the target directory is.
+fn built() -> io::Result<PathBuf> {
+    let program = env::current_exe()?;
+    program.parent().map(Path::to_owned).ok_or_else(|| io::Error::other("this program is in no directory"))
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}

@@ -1,1 +1,154 @@
-fn main() {}
+//! `rounds`: a tour, a server to talk to, keys, and a look into tokens.
+
+mod colour;
+mod duration;
+mod keys;
+mod serve;
+mod tour;
+
+use std::{
+    error::Error,
+    fmt,
+    io::{self, ErrorKind, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use rounds::{BuildError, KeyError, Refusal};
+use tokio::runtime::Runtime;
+
+use crate::colour::Paint;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command.unwrap_or(Command::Tour)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Where stderr is closed there is nobody to tell.
+            let _ = writeln!(io::stderr(), "rounds: {}", Sentence(&failure));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Tour => print(&block_on(tour::tell(Paint::on(&io::stdout())))??),
+        Command::Serve(options) => block_on(serve::serve(options))?,
+        Command::Keygen => print(&keys::generate()?),
+        Command::Open(token) => print(&keys::open(&token)?),
+    }
+}
+
+/// Ask your user a question in the middle of an MCP tool call, and go on where you stopped.
+///
+/// Without a command it takes you on a tour.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rounds                                      the tour
+  rounds serve --http 127.0.0.1:8000          a server to send requests to
+  rounds keygen > keys                        a key that several servers can share
+  rounds serve --stdio --key-file keys        for a client that starts its servers itself
+  rounds open r1.AAAA... --key-file keys      what is in a requestState
+
+`rounds help COMMAND` says more about each.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show one flow, one forgery and every shape, all played in memory as you look
+    ///
+    /// Every line is taken from messages that were really exchanged, between the gallery's server and
+    /// clients of both eras, in the moment you ran it. It is plain text unless stdout is a terminal, and
+    /// NO_COLOR is respected.
+    #[command(verbatim_doc_comment, after_help = "Example:\n  rounds tour | less")]
+    Tour,
+    /// Serve the gallery, the same weather tool in every shape, over HTTP or stdio
+    ///
+    /// Point any MCP client at it and call `weather_e`: it asks for units and goes on. `audit_log` tells how
+    /// often each tool had its effect. Logs go to stderr; RUST_LOG says which, as in RUST_LOG=rounds=debug
+    /// (default: warn).
+    #[command(verbatim_doc_comment, after_help = serve::EXAMPLE, after_long_help = serve::EXAMPLES)]
+    Serve(serve::Options),
+    /// Print a new key: 32 random bytes in hex
+    ///
+    /// A key file has one such key a line. The first seals, all of them open, so a key is replaced by adding
+    /// the new one and removing the old one later.
+    #[command(verbatim_doc_comment, after_help = "Example:\n  (umask 077; rounds keygen > keys)")]
+    Keygen,
+    /// Show what is in a requestState, to whoever has its key
+    ///
+    /// It says to which flow and request the state belongs, what was asked, and what was settled and kept so
+    /// far. Whether the state has expired or was used is not looked at.
+    #[command(verbatim_doc_comment, after_help = keys::EXAMPLES)]
+    Open(keys::Token),
+}
+
+/// Why a command could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error("cannot open the token")]
+    Token(#[source] Refusal),
+    #[error("cannot listen on {address}")]
+    Listen { address: String, source: io::Error },
+    #[error("the client on stdio did not begin a conversation")]
+    Stdio(#[source] Box<rmcp::service::ServerInitializeError>),
+    #[error("cannot read RUST_LOG")]
+    Logs(#[from] tracing_subscriber::filter::FromEnvError),
+    #[error("the operating system has no randomness to give")]
+    Randomness(#[from] getrandom::Error),
+    #[error("cannot {doing}")]
+    Io { doing: &'static str, source: io::Error },
+}
+
+impl Failure {
+    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// An error and what caused it, on one line.
+struct Sentence<'a>(&'a dyn Error);
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            let words = error.to_string();
+            // Some errors speak with the words of their cause, and name the cause as well.
+            if !said.ends_with(&words) {
+                write!(f, ": {words}")?;
+            }
+            said = words;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
+    let runtime = Runtime::new().map_err(Failure::io("start the runtime"))?;
+    let output = runtime.block_on(future);
+    // A read of stdin cannot be called off, and would keep the process until the client closes it.
+    runtime.shutdown_background();
+    Ok(output)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as in `rounds | head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(Failure::io("write to stdout")),
+    }
+}

@@ -487,7 +487,6 @@ mod tests {
         serde_json::to_value(Form::of::<T>(key).unwrap().schema()).unwrap()
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "a test writes `json!(..)` in its place")]
     fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
         Form::of::<T>(key).unwrap().read(&content).map_err(|problem| problem.to_string())
     }

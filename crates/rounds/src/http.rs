@@ -34,7 +34,7 @@ impl<H: ServerHandler> Rounds<H> {
         config: StreamableHttpServerConfig,
     ) -> StreamableHttpService<Self, LocalSessionManager> {
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(self.flow_deadline() + GRACE);
+        sessions.session_config.keep_alive = Some(self.flow_deadline().saturating_add(GRACE));
         let server = self.clone();
         StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config)
     }

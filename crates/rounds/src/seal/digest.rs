@@ -85,7 +85,6 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "a test writes `json!(..)` in its place")]
     fn digest(arguments: Value) -> Digest {
         Digest::of_arguments(arguments.as_object())
     }

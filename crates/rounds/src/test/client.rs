@@ -384,7 +384,6 @@ pub struct Retry {
 
 impl Retry {
     /// Accepts a question with this content.
-    #[expect(clippy::needless_pass_by_value, reason = "a test writes `json!(..)` in its place")]
     pub fn accept(self, key: &str, content: Value) -> Self {
         self.respond(key, json!({"action": "accept", "content": content}))
     }

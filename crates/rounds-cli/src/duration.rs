@@ -1,0 +1,61 @@
+//! Durations as people type them: `90s`, `10m`, `1h`, `250ms`.
+
+use std::time::Duration;
+
+/// Reads a whole number and its unit. Written by hand because it is all that two options need.
+pub(crate) fn parse(text: &str) -> Result<Duration, Unreadable> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return Err(Unreadable::NoNumber);
+    }
+    let number: u64 = number.parse().map_err(|_| Unreadable::TooLong)?;
+    let seconds = match unit {
+        "ms" => return Ok(Duration::from_millis(number)),
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(60 * 60),
+        "" => return Err(Unreadable::NoUnit { number }),
+        _ => return Err(Unreadable::UnknownUnit { unit: unit.to_owned() }),
+    };
+    seconds.map(Duration::from_secs).ok_or(Unreadable::TooLong)
+}
+
+/// Why a text is no duration.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error("a duration is a whole number and a unit, such as 250ms, 90s, 10m or 1h")]
+    NoNumber,
+    #[error("it has no unit: write {number}s for seconds, or use ms, m or h")]
+    NoUnit { number: u64 },
+    #[error("`{unit}` is no unit: use ms, s, m or h")]
+    UnknownUnit { unit: String },
+    #[error("it is longer than can be counted")]
+    TooLong,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_with_a_unit_is_a_duration() {
+        for (text, millis) in [("250ms", 250), ("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("0s", 0)] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_told_what_is_wrong_with_it() {
+        for text in ["", "m", "-1s", "ten minutes", " 1s", "٣s"] {
+            assert_eq!(parse(text), Err(Unreadable::NoNumber), "{text}");
+        }
+        assert_eq!(parse("90"), Err(Unreadable::NoUnit { number: 90 }));
+        for (text, unit) in [("1d", "d"), ("1.5h", ".5h"), ("1h30m", "h30m"), ("1 s", " s"), ("1S", "S")] {
+            assert_eq!(parse(text), Err(Unreadable::UnknownUnit { unit: unit.to_owned() }), "{text}");
+        }
+        for text in ["99999999999999999999s", "18446744073709551615h"] {
+            assert_eq!(parse(text), Err(Unreadable::TooLong), "{text}");
+        }
+    }
+}

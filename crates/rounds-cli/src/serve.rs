@@ -1,0 +1,248 @@
+//! `rounds serve`: the gallery, for clients that nobody here wrote.
+
+use std::{
+    future::pending,
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, StatusCode},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    serve::ListenerExt,
+};
+use clap::{ArgGroup, Args, builder::NonEmptyStringValueParser};
+use gallery::Gallery;
+use rmcp::{
+    ServiceExt,
+    transport::{stdio, streamable_http_server::StreamableHttpServerConfig},
+};
+use rounds::{KeyRing, Principal, Rounds};
+use tokio::{net::TcpListener, sync::oneshot, time::sleep};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use crate::{Failure, colour, duration, keys::AUDIENCE};
+
+pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
+
+pub(crate) const EXAMPLES: &str = r#"Example:
+  rounds serve --http 127.0.0.1:8000
+
+and from another terminal the first leg of a flow:
+  curl -s http://127.0.0.1:8000/mcp -H 'content-type: application/json' \
+    -H 'accept: application/json, text/event-stream' -H 'mcp-protocol-version: 2026-07-28' \
+    -H 'mcp-method: tools/call' -H 'mcp-name: weather_e' -d '{"jsonrpc": "2.0", "id": 1,
+      "method": "tools/call", "params": {"name": "weather_e", "arguments": {"location": "Tokyo"},
+      "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "curl", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}}}'
+
+The second leg is the same request with two more params: "requestState", as it came, and
+"inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}."#;
+
+/// How long requests that are in flight may go on after a signal to stop.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Where to serve, and how.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("transport").required(true).args(["http", "stdio"])))]
+pub(crate) struct Options {
+    /// Serve streamable HTTP at http://ADDR/mcp, until SIGTERM or SIGINT
+    ///
+    /// Port 0 takes a free one; `listening on http://ADDR/mcp` on stderr tells which. On a loopback
+    /// address only requests for a loopback host are served, which keeps web pages from reaching the
+    /// server under a name of their own. On any other address every `Host` is served, as the names
+    /// under which the server can be reached are not known here.
+    #[arg(long, value_name = "ADDR", verbatim_doc_comment)]
+    http: Option<String>,
+    /// Serve one client on stdin and stdout, until it closes stdin
+    #[arg(long)]
+    stdio: bool,
+    /// Seal with the keys of this file, and not with a random key that a restart forgets
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Name the service that the keys seal for [default with a key file: gallery]
+    ///
+    /// Servers with the same keys and the same audience go on with each other's flows; others cannot.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    audience: Option<String>,
+    /// How long a person has to answer a question: 250ms, 90s, 10m, 1h
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
+    round_ttl: Duration,
+    /// How long a flow may take in all
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    flow_deadline: Duration,
+    /// Take the principal from this HTTP header; without the header it is nobody
+    ///
+    /// Nothing is verified: it is for trying out what happens when somebody else presents a state.
+    #[arg(long, value_name = "NAME", conflicts_with = "stdio")]
+    principal_header: Option<HeaderName>,
+}
+
+/// Serves until the client leaves or a signal says stop.
+pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
+    log_to_stderr()?;
+    let server = options.build()?;
+    match options.http {
+        Some(address) => serve_http(server, address, options.principal_header).await,
+        None => serve_stdio(server).await,
+    }
+}
+
+impl Options {
+    fn build(&self) -> Result<Rounds<Gallery>, Failure> {
+        let mut builder =
+            Rounds::builder(Gallery::new()).round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
+        if let Some(file) = &self.key_file {
+            builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
+        }
+        if let Some(audience) = &self.audience {
+            builder = builder.audience(audience);
+        }
+        Ok(builder.build()?)
+    }
+}
+
+/// stdout belongs to the protocol, or to nobody.
+fn log_to_stderr() -> Result<(), Failure> {
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env()?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colour::is_wanted(&io::stderr()))
+        .init();
+    Ok(())
+}
+
+async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
+    let stop = Stop::listen()?;
+    let conversation = async {
+        let running = server.serve(stdio()).await.map_err(|error| Failure::Stdio(Box::new(error)))?;
+        // It ends with the client; that it ended is all there is to know.
+        let _ = running.waiting().await;
+        Ok(())
+    };
+    tokio::select! {
+        ended = conversation => ended,
+        () = stop.asked() => Ok(()),
+    }
+}
+
+async fn serve_http(
+    server: Rounds<Gallery>,
+    address: String,
+    principal_header: Option<HeaderName>,
+) -> Result<(), Failure> {
+    let (listener, local) = bind(address).await?;
+    // Before anybody is told that the server is there, so that no signal is missed.
+    let stop = Stop::listen()?;
+    let router = route(&server, local, principal_header);
+    announce(local);
+
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection stays without TCP_NODELAY");
+        }
+    });
+    let (stopping, stopped) = oneshot::channel();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        stop.asked().await;
+        let _ = stopping.send(());
+    });
+    let drained = async {
+        match stopped.await {
+            Ok(()) => sleep(DRAIN).await,
+            // The server is gone, and its own branch is ready.
+            Err(_) => pending().await,
+        }
+    };
+    tokio::select! {
+        served = serving => served.map_err(Failure::io("go on serving")),
+        () = drained => {
+            tracing::info!("stopped with connections still open");
+            Ok(())
+        }
+    }
+}
+
+async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bound = async {
+        let listener = TcpListener::bind(&address).await?;
+        let local = listener.local_addr()?;
+        Ok((listener, local))
+    };
+    bound.await.map_err(|source| Failure::Listen { address, source })
+}
+
+fn announce(local: SocketAddr) {
+    // Where stderr is closed there is nobody to tell.
+    let _ = writeln!(io::stderr(), "listening on http://{local}/mcp");
+}
+
+fn route(server: &Rounds<Gallery>, local: SocketAddr, principal_header: Option<HeaderName>) -> Router {
+    let mut config = StreamableHttpServerConfig::default().with_json_response(true);
+    if !local.ip().is_loopback() {
+        config = config.disable_allowed_hosts();
+    }
+    let router = Router::new().route_service("/mcp", server.streamable_http(config));
+    match principal_header {
+        Some(header) => router.layer(from_fn_with_state(header, identify)),
+        None => router,
+    }
+}
+
+/// Believes a header. Where it counts, the name comes from credentials that were verified.
+async fn identify(State(header): State<HeaderName>, mut request: Request, next: Next) -> Response {
+    match request.headers().get(&header).map(HeaderValue::to_str) {
+        None => {}
+        Some(Ok(name)) if !name.is_empty() => {
+            let principal = Principal::new(name);
+            request.extensions_mut().insert(principal);
+        }
+        // Somebody, but who? To go on as nobody would be the wrong guess.
+        Some(_) => return (StatusCode::BAD_REQUEST, format!("the {header} header names nobody")).into_response(),
+    }
+    next.run(request).await
+}
+
+/// The signals that ask a server to stop. They are caught from the moment that this exists.
+struct Stop {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let catch = |kind| signal(kind).map_err(Failure::io("catch signals"));
+        Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
+    }
+
+    async fn asked(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self {})
+    }
+
+    async fn asked(self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `keygen` and `open`.
+
+use crate::{
+    process::{Server, Written, run, run_with_stdin},
+    request::ask,
+};
+
+#[tokio::test]
+async fn a_new_key_is_32_bytes_of_hex_on_a_line_and_each_is_another() {
+    let key = run(&["keygen"]).await.printed();
+    let digits = key.strip_suffix('\n').unwrap();
+    assert_eq!(digits.len(), 64);
+    assert!(digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')), "{digits}");
+    assert_ne!(run(&["keygen"]).await.printed(), key);
+}
+
+#[tokio::test]
+async fn whoever_has_the_key_can_look_into_a_token() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let token = ask(&server, &[]).await;
+
+    let shown = run(&["open", &token, "--key-file", keys.path()]).await.printed();
+    let has = |start: &str| shown.lines().any(|line| line.starts_with(start));
+    for start in ["flow ", "request    tools/call weather_e", "principal  none", "asked      units (Form)"] {
+        assert!(has(start), "{start} is not in\n{shown}");
+    }
+    let piped = run_with_stdin(&["open", "-", "--key-file", keys.path()], &format!("  {token}\n")).await.printed();
+    assert_eq!(piped, shown);
+}
+
+#[tokio::test]
+async fn a_token_is_opened_under_the_audience_it_was_sealed_for() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path(), "--audience", "weather-prod"]).await;
+    let token = ask(&server, &[]).await;
+    let open = ["open", &token, "--key-file", keys.path()];
+    run(&open).await.failed(
+        "cannot open the token: no key of this ring sealed the state: it is of another server or audience, or its key \
+         was retired",
+    );
+    run(&[&open[..], &["--audience", "weather-prod"]].concat()).await.printed();
+}
+
+#[tokio::test]
+async fn a_token_that_was_changed_or_is_none_is_refused_in_a_sentence() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let mut token = ask(&server, &[]).await;
+    let middle = token.len() / 2;
+    let other = if token[middle..].starts_with('A') { "B" } else { "A" };
+    token.replace_range(middle..=middle, other);
+
+    let open = async |token| run(&["open", token, "--key-file", keys.path()]).await;
+    open(&token).await.failed("cannot open the token: the state was changed on its way");
+    open("hello").await.failed("cannot open the token: the state is not a token of this format");
+    let much = "r1.".to_owned() + &"A".repeat(1 << 20);
+    let piped = run_with_stdin(&["open", "-", "--key-file", keys.path()], &much).await;
+    piped.failed("cannot open the token: the state is longer than the token limit");
+}
+
+#[tokio::test]
+async fn a_key_file_that_cannot_be_used_is_told_in_a_sentence() {
+    let missing = "cannot read the key file /no/such/file: No such file or directory (os error 2)";
+    run(&["open", "r1.AAAA", "--key-file", "/no/such/file"]).await.failed(missing);
+    run(&["serve", "--stdio", "--key-file", "/no/such/file"]).await.failed(missing);
+    let broken = Written::new("# the ring\nnonsense\n");
+    let sentence = "key 2 is not hexadecimal: it has a character other than 0-9 and a-f";
+    run(&["serve", "--http", "127.0.0.1:0", "--key-file", broken.path()]).await.failed(sentence);
+}

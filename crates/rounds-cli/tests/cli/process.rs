@@ -1,0 +1,155 @@
+//! Processes of `rounds`, and what they leave behind. Whatever is waited for is waited for with a limit.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{Child, ChildStderr, Command},
+    time::timeout,
+};
+
+/// Far longer than anything here takes, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
+    timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
+}
+
+/// `rounds` with these arguments, in an environment that changes neither its logs nor its colours.
+pub(crate) fn rounds(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
+    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Expects one sentence on stderr, nothing on stdout, and the exit code of a failure.
+    #[track_caller]
+    pub(crate) fn failed(&self, sentence: &str) {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{self:?}");
+        assert_eq!(self.stderr, format!("rounds: {sentence}\n"));
+    }
+
+    /// What it printed, which is all that it said.
+    #[track_caller]
+    pub(crate) fn printed(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
+        self.stdout
+    }
+}
+
+/// Runs `rounds` to its end.
+pub(crate) async fn run(args: &[&str]) -> Ended {
+    run_with_stdin(args, "").await
+}
+
+pub(crate) async fn run_with_stdin(args: &[&str], stdin: &str) -> Ended {
+    let mut child = rounds(args).stdin(Stdio::piped()).spawn().unwrap();
+    // A command that does not read its stdin may be gone by now.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes()).await;
+    let output = in_time("the command", child.wait_with_output()).await.unwrap();
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A server on a port of its own. It is killed when the test is over.
+pub(crate) struct Server {
+    child: Child,
+    stderr: Lines<BufReader<ChildStderr>>,
+    pub(crate) url: String,
+}
+
+impl Server {
+    pub(crate) async fn start(args: &[&str]) -> Self {
+        Self::start_on("127.0.0.1:0", args).await
+    }
+
+    /// Starts a server with these further arguments and waits for it to say that it is ready.
+    pub(crate) async fn start_on(address: &str, args: &[&str]) -> Self {
+        let mut command = rounds(&["serve", "--http", address]);
+        let mut child = command.args(args).stdout(Stdio::null()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = in_time("the start", stderr.next_line()).await.unwrap().expect("a server says that it is ready");
+        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, stderr, url }
+    }
+
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        self.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/mcp")).unwrap()
+    }
+
+    /// Sends a signal by name, with the shell, as the standard library cannot.
+    pub(crate) async fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id().expect("the server is running"));
+        assert!(Command::new("sh").args(["-c", &kill]).status().await.unwrap().success());
+    }
+
+    /// Waits for the end, and gives what was logged after it was ready.
+    pub(crate) async fn ended(mut self) -> Ended {
+        let mut stderr = String::new();
+        let status = in_time("the end", async {
+            while let Some(line) = self.stderr.next_line().await.unwrap() {
+                stderr.push_str(&line);
+                stderr.push('\n');
+            }
+            self.child.wait().await.unwrap()
+        });
+        let code = status.await.code();
+        Ended { code, stdout: String::new(), stderr }
+    }
+
+    /// Stops it as an operator would, and gives what was logged.
+    pub(crate) async fn stop(self) -> String {
+        self.signal("TERM").await;
+        let ended = self.ended().await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    }
+}
+
+/// A file that is gone when the test is over.
+pub(crate) struct Written(PathBuf);
+
+impl Written {
+    pub(crate) fn new(text: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    /// A key file with one key, from `rounds keygen`.
+    pub(crate) async fn key() -> Self {
+        Self::new(&run(&["keygen"]).await.printed())
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,79 @@
+//! Requests as a client of 2026-07-28 sends them over HTTP, and what is expected of their responses.
+
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::process::{Server, in_time};
+
+pub(crate) const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
+
+/// The message of a `tools/call` with these parameters.
+pub(crate) fn message(id: u64, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "rounds-cli-test", "version": "1"},
+    });
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+}
+
+/// The first leg's parameters.
+pub(crate) fn first() -> Value {
+    json!({"name": "weather_e", "arguments": {"location": "Tokyo"}})
+}
+
+/// The second leg's parameters.
+pub(crate) fn second(state: &str) -> Value {
+    let mut params = first();
+    params["requestState"] = json!(state);
+    params["inputResponses"] = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
+    params
+}
+
+/// Sends a `tools/call` with these parameters and further headers.
+pub(crate) async fn post(server: &Server, params: Value, headers: &[(&str, &str)]) -> Response {
+    let mut request = reqwest::Client::new()
+        .post(&server.url)
+        .header("MCP-Protocol-Version", "2026-07-28")
+        .header("Mcp-Method", "tools/call")
+        .header("Mcp-Name", params["name"].as_str().unwrap())
+        .header("Accept", "application/json, text/event-stream");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    in_time("the request", request.json(&message(1, params)).send()).await.unwrap()
+}
+
+/// Plays the first leg and gives the state it ends with.
+pub(crate) async fn ask(server: &Server, headers: &[(&str, &str)]) -> String {
+    let response: Value = post(server, first(), headers).await.json().await.unwrap();
+    state_of(&response)
+}
+
+/// Plays the second leg and gives the response.
+pub(crate) async fn answer(server: &Server, state: &str, headers: &[(&str, &str)]) -> Value {
+    post(server, second(state), headers).await.json().await.unwrap()
+}
+
+#[track_caller]
+pub(crate) fn state_of(response: &Value) -> String {
+    assert_eq!(response["result"]["resultType"], "input_required", "{response}");
+    assert_eq!(response["result"]["inputRequests"]["units"]["params"]["message"], "Which units?");
+    response["result"]["requestState"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+pub(crate) fn is_metric(response: &Value) {
+    assert_eq!(response["result"]["content"][0]["text"], METRIC, "{response}");
+}
+
+/// Expects the one error that every refused state is answered with.
+#[track_caller]
+pub(crate) fn is_frozen(response: &Value) {
+    let frozen = json!({
+        "code": -32602,
+        "message": "Invalid or expired requestState",
+        "data": {"reason": "invalid_request_state"},
+    });
+    assert_eq!(response["error"], frozen);
+}

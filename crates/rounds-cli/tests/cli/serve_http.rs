@@ -1,0 +1,140 @@
+//! `serve --http`: flows over sockets, between processes, with keys, audiences, principals and lifetimes.
+
+use std::{io::ErrorKind, net::TcpListener, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    process::{Server, Written, run},
+    request::{answer, ask, first, is_frozen, is_metric, post, second},
+};
+
+#[tokio::test]
+async fn a_flow_is_two_plain_json_responses() {
+    let server = Server::start(&[]).await;
+    let state = ask(&server, &[]).await;
+    for params in [first(), second(&state)] {
+        let response = post(&server, params, &[]).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "application/json");
+    }
+    is_metric(&answer(&server, &state, &[]).await);
+    let log: Value = post(&server, json!({"name": "audit_log", "arguments": {}}), &[]).await.json().await.unwrap();
+    assert_eq!(log["result"]["structuredContent"], json!({"weather_e": 1}), "a retry has no further effect");
+}
+
+#[tokio::test]
+async fn only_mcp_is_served_and_only_to_loopback_hosts() {
+    let server = Server::start(&[]).await;
+    let root = reqwest::get(server.url.strip_suffix("/mcp").unwrap()).await.unwrap();
+    assert_eq!(root.status(), 404);
+    assert_eq!(post(&server, first(), &[("Host", "evil.example")]).await.status(), 403);
+    assert_eq!(post(&server, first(), &[("Host", "localhost")]).await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_server_for_everybody_does_not_mind_its_name() {
+    let mut server = Server::start_on("0.0.0.0:0", &[]).await;
+    server.url = server.url.replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(post(&server, first(), &[("Host", "weather.example")]).await.status(), 200);
+}
+
+#[tokio::test]
+async fn processes_with_the_same_key_file_go_on_with_each_others_flows() {
+    let keys = Written::key().await;
+    let one = Server::start(&["--key-file", keys.path()]).await;
+    let other = Server::start(&["--key-file", keys.path()]).await;
+    let state = ask(&one, &[]).await;
+    is_metric(&answer(&other, &state, &[]).await);
+}
+
+#[tokio::test]
+async fn a_flow_outlives_a_restart_with_a_key_file() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let state = ask(&server, &[]).await;
+    server.stop().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    is_metric(&answer(&server, &state, &[]).await);
+}
+
+#[tokio::test]
+async fn a_flow_does_not_outlive_a_restart_without_a_key_file() {
+    let server = Server::start(&[]).await;
+    let state = ask(&server, &[]).await;
+    server.stop().await;
+    let server = Server::start(&[]).await;
+    is_frozen(&answer(&server, &state, &[]).await);
+    refused_for(server, "UnknownKey").await;
+}
+
+#[tokio::test]
+async fn another_audience_cannot_go_on_with_a_flow() {
+    let keys = Written::key().await;
+    let gallery = Server::start(&["--key-file", keys.path()]).await;
+    let named = Server::start(&["--key-file", keys.path(), "--audience", "gallery"]).await;
+    let other = Server::start(&["--key-file", keys.path(), "--audience", "other"]).await;
+    let state = ask(&gallery, &[]).await;
+    is_frozen(&answer(&other, &state, &[]).await);
+    is_metric(&answer(&named, &state, &[]).await);
+    refused_for(other, "UnknownKey").await;
+}
+
+#[tokio::test]
+async fn a_flow_belongs_to_the_principal_in_the_header() {
+    let server = Server::start(&["--principal-header", "X-User"]).await;
+    let state = ask(&server, &[("x-user", "ada")]).await;
+    is_frozen(&answer(&server, &state, &[("x-user", "eve")]).await);
+    is_frozen(&answer(&server, &state, &[]).await);
+    is_metric(&answer(&server, &state, &[("x-user", "ada")]).await);
+
+    let nobodys = ask(&server, &[]).await;
+    is_frozen(&answer(&server, &nobodys, &[("x-user", "eve")]).await);
+    is_metric(&answer(&server, &nobodys, &[]).await);
+
+    assert_eq!(post(&server, first(), &[("x-user", "")]).await.status(), 400, "somebody without a name");
+    refused_for(server, "Principal").await;
+}
+
+#[tokio::test]
+async fn a_header_that_was_not_asked_for_is_nobody() {
+    let server = Server::start(&[]).await;
+    let state = ask(&server, &[("x-user", "ada")]).await;
+    is_metric(&answer(&server, &state, &[("x-user", "eve")]).await);
+}
+
+#[tokio::test]
+async fn an_answer_after_the_lifetime_of_its_round_or_flow_is_too_late() {
+    for option in ["--round-ttl", "--flow-deadline"] {
+        let server = Server::start(&[option, "2ms"]).await;
+        let state = ask(&server, &[]).await;
+        // Time that has to pass, on the clock of another process.
+        sleep(Duration::from_millis(5)).await;
+        is_frozen(&answer(&server, &state, &[]).await);
+        // No round is given more time than its flow has left, so it is the round that has expired either way.
+        refused_for(server, "Expired").await;
+    }
+}
+
+#[tokio::test]
+async fn the_longest_lifetimes_are_as_good_as_any() {
+    let server = Server::start(&["--round-ttl", "5000000000000000h", "--flow-deadline", "18446744073709551615s"]).await;
+    let state = ask(&server, &[]).await;
+    is_metric(&answer(&server, &state, &[]).await);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_told_in_a_sentence() {
+    let server = Server::start(&[]).await;
+    let ended = run(&["serve", "--http", server.address()]).await;
+    let taken = TcpListener::bind(server.address()).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    ended.failed(&format!("cannot listen on {}: {taken}", server.address()));
+}
+
+/// Expects that the log, and nothing else, has the reason.
+async fn refused_for(server: Server, reason: &str) {
+    let log = server.stop().await;
+    assert!(log.contains(&format!("reason={reason}")), "{reason} is not in\n{log}");
+}
