@@ -5,6 +5,7 @@
 
 #![cfg(feature = "http")]
 
+#[path = "core/common/mod.rs"]
 mod common;
 
 use std::sync::{Arc, Mutex};

@@ -1,1 +1,186 @@
-//! Over streamable HTTP.
+//! Over streamable HTTP: a session of the legacy era has a way back, a stateless one has none, and a closed stream is a
+//! cancelled leg.
+
+use std::convert::Infallible;
+
+use http::{Request, Response};
+use http_body_util::{BodyExt, combinators::BoxBody};
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use rounds::{
+    Ask, Rounds,
+    observe::{Outcome, Station},
+};
+use serde_json::{Value, json};
+
+use super::{Count, stage, units};
+
+/// A client that speaks HTTP by hand.
+struct Http<H: ServerHandler> {
+    service: StreamableHttpService<Rounds<H>, LocalSessionManager>,
+    session: Option<String>,
+}
+
+impl<H: ServerHandler> Http<H> {
+    fn to(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
+        Self { service: server.streamable_http(config), session: None }
+    }
+
+    /// A session of the legacy era.
+    async fn session(server: &Rounds<H>) -> Self {
+        let mut http = Self::to(server, StreamableHttpServerConfig::default());
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "by hand", "version": "1"},
+        });
+        let response = http.legacy(json!({"id": 0, "method": "initialize", "params": params})).await;
+        http.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+        let _ = response.into_body().collect().await;
+        let _ = http.legacy(json!({"method": "notifications/initialized"})).await;
+        http
+    }
+
+    async fn legacy(&self, message: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+        let mut request = Request::post("http://localhost/mcp").header("mcp-protocol-version", "2025-11-25");
+        if let Some(session) = &self.session {
+            request = request.header("mcp-session-id", session);
+        }
+        self.send(request, message).await
+    }
+
+    async fn modern(&self, id: u64, mut params: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let request = Request::post("http://localhost/mcp")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "tools/call")
+            .header("mcp-name", "weather");
+        self.send(request, json!({"id": id, "method": "tools/call", "params": params})).await
+    }
+
+    async fn send(
+        &self,
+        request: http::request::Builder,
+        mut message: Value,
+    ) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+        message["jsonrpc"] = json!("2.0");
+        let request = request
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(message.to_string())
+            .unwrap();
+        self.service.handle(request).await
+    }
+}
+
+/// The next message of a stream of events.
+async fn next(response: &mut Response<BoxBody<bytes::Bytes, Infallible>>) -> Value {
+    loop {
+        let frame = response.body_mut().frame().await.expect("the stream goes on").unwrap();
+        let text = String::from_utf8(frame.into_data().unwrap_or_default().to_vec()).unwrap();
+        let message = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .find_map(|data| serde_json::from_str(data).ok());
+        if let Some(message) = message {
+            return message;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_session_is_asked_on_the_stream_of_its_own_call() {
+    let stage = stage(units);
+    let http = Http::session(&stage.server).await;
+    for (answer, text) in [
+        (json!({"action": "accept", "content": {"units": "metric"}}), "Metric"),
+        (json!({"action": "decline"}), "The user declined: Which units?"),
+    ] {
+        let call = json!({"id": 1, "method": "tools/call", "params": {"name": "weather"}});
+        let mut stream = http.legacy(call).await;
+        let pushed = next(&mut stream).await;
+        assert_eq!(
+            (&pushed["method"], &pushed["params"]["message"]),
+            (&json!("elicitation/create"), &json!("Which units?"))
+        );
+        let taken = http.legacy(json!({"id": pushed["id"], "result": answer})).await;
+        assert!(taken.status().is_success());
+        let done = next(&mut stream).await;
+        assert_eq!(done["result"]["content"][0]["text"], text);
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_the_handler_spawned_asks_on_the_same_stream() {
+    let stage = stage(|ask: Ask| async move { tokio::spawn(units(ask)).await.unwrap() });
+    let http = Http::session(&stage.server).await;
+    let mut stream = http.legacy(json!({"id": 1, "method": "tools/call", "params": {"name": "weather"}})).await;
+    let pushed = next(&mut stream).await;
+    let answer = json!({"action": "accept", "content": {"units": "imperial"}});
+    let _ = http.legacy(json!({"id": pushed["id"], "result": answer})).await;
+    assert_eq!(next(&mut stream).await["result"]["content"][0]["text"], "Imperial");
+}
+
+#[tokio::test]
+async fn a_legacy_client_with_no_way_back_is_told_so_at_once() {
+    let stage = stage(units);
+    for json_response in [true, false] {
+        let config =
+            StreamableHttpServerConfig::default().with_legacy_session_mode(false).with_json_response(json_response);
+        let http = Http::to(&stage.server, config);
+        let response = http.legacy(json!({"id": 1, "method": "tools/call", "params": {"name": "weather"}})).await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let said = String::from_utf8_lossy(&body);
+        assert!(said.contains("\"isError\":true") && said.contains("this connection has no way to ask it"), "{said}");
+    }
+    assert!(!stage.events.stations().iter().any(|station| matches!(station, Station::Pushed { .. })));
+}
+
+#[tokio::test]
+async fn a_modern_flow_needs_no_session_and_every_leg_is_a_request_of_its_own() {
+    let stage = stage(units);
+    let config = StreamableHttpServerConfig::default().with_json_response(true);
+    let http = Http::to(&stage.server, config);
+    let body = |response: Response<BoxBody<bytes::Bytes, Infallible>>| async {
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&body).unwrap()
+    };
+    let asked = body(http.modern(1, json!({"name": "weather"})).await).await;
+    let state = asked["result"]["requestState"].clone();
+    let answers = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
+    let done =
+        body(http.modern(2, json!({"name": "weather", "requestState": state, "inputResponses": answers})).await).await;
+    assert_eq!(done["result"]["content"][0]["text"], "Metric");
+}
+
+#[tokio::test]
+async fn a_closed_stream_ends_the_handler() {
+    let (reached, dropped) = (Count::default(), Count::default());
+    let (at_work, on_drop) = (reached.clone(), dropped.clone());
+    let stage = stage(move |ask: Ask| {
+        let (reached, guard) = (at_work.clone(), on_drop.on_drop());
+        async move {
+            let _guard = guard;
+            let _units = units(ask).await?;
+            reached.up();
+            std::future::pending().await
+        }
+    });
+    let http = Http::to(&stage.server, StreamableHttpServerConfig::default());
+    let mut first = http.modern(1, json!({"name": "weather"})).await;
+    let state = next(&mut first).await["result"]["requestState"].clone();
+    let answers = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
+    let stream = http.modern(2, json!({"name": "weather", "requestState": state, "inputResponses": answers})).await;
+    reached.reaches(1).await;
+    drop(stream);
+    dropped.reaches(1).await;
+    stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
+    assert_eq!(stage.server.waiting(), 0);
+}

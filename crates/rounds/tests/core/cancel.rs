@@ -1,8 +1,6 @@
 //! The life of a claim: who waits, who goes on and who is let go when a leg is cancelled or takes long.
 
-mod common;
-
-use common::{
+use crate::common::{
     Desk, Stage, asks_for_a_retry,
     gate::{Gate, Gone},
     ledger::{Faulty, Step},
@@ -118,7 +116,7 @@ async fn a_cancelled_first_leg_drops_its_handler() {
     leg.cancel().await;
     stage.events.until(1, CANCELLED).await;
     assert!(gone.is_gone());
-    assert_eq!(stage.events.stations(), [Station::Resumed, Station::Ended(Outcome::Cancelled)]);
+    assert_eq!(stage.events.stations(), [Station::Started, Station::Ended(Outcome::Cancelled)]);
 }
 
 #[tokio::test]

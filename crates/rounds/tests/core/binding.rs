@@ -1,8 +1,6 @@
 //! A token belongs to the request that it was made for: same method, same target, same arguments, same service.
 
-mod common;
-
-use common::{Desk, Stage, ring, shop, small};
+use crate::common::{Desk, Stage, ring, shop, small};
 use rounds::{Refusal, RoundsBuilder, test::Retry};
 use serde_json::{Value, json};
 

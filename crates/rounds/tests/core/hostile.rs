@@ -1,8 +1,6 @@
 //! What no honest client would send. None of it crashes the server, has an effect, or is told which check it failed.
 
-mod common;
-
-use common::{Desk, Reply, Stage, large, secs, sell, shop, small};
+use crate::common::{Desk, Reply, Stage, large, secs, sell, shop, small};
 use rounds::{Given, Method, Refusal, observe::Outcome};
 use serde_json::{Value, json};
 
@@ -227,7 +225,7 @@ async fn a_panic_on_the_first_leg_is_answered_and_the_server_goes_on() {
 #[tokio::test]
 async fn every_refusal_looks_the_same_on_the_wire() {
     let shared = |audience: &'static str| {
-        move |builder: rounds::RoundsBuilder<Desk>| builder.keys(common::ring(&[1])).audience(audience)
+        move |builder: rounds::RoundsBuilder<Desk>| builder.keys(crate::common::ring(&[1])).audience(audience)
     };
     let stage = Stage::with(shop(), shared("tea")).await;
     let other = Stage::with(shop(), shared("coffee")).await;

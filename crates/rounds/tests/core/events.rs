@@ -1,8 +1,6 @@
 //! One event for each station of a leg, and one end for each leg.
 
-mod common;
-
-use common::{Desk, Stage, shop, small};
+use crate::common::{Desk, Stage, shop, small};
 use rounds::{
     Method, Refusal,
     observe::{Outcome, Station},
@@ -21,11 +19,11 @@ async fn a_flow_of_two_legs_a_replay_and_a_refusal_pass_their_stations_in_order(
     let first = stage.order().await;
     let Asked { keys, bytes } = asked(&stage) else { unreachable!() };
     assert_eq!((keys, bytes), (vec!["size".to_owned()], first.state().len()));
-    assert_eq!(stage.events.stations(), [Resumed, asked(&stage), Ended(Outcome::InputRequired)]);
+    assert_eq!(stage.events.stations(), [Started, asked(&stage), Ended(Outcome::InputRequired)]);
 
     stage.events.clear();
     let _ = first.accept("size", small()).send(&stage.client).await.text();
-    assert_eq!(stage.events.stations(), [Opened, Claimed { fence: 1 }, Resumed, Ended(Outcome::Complete)]);
+    assert_eq!(stage.events.stations(), [Opened, Claimed { fence: 1 }, Started, Ended(Outcome::Complete)]);
 
     stage.events.clear();
     let _ = first.accept("size", small()).send(&stage.client).await.text();
@@ -79,7 +77,7 @@ async fn every_leg_ends_once_however_it_ends() {
             "panics" => panic!("on purpose"),
             "fails" => Err(rounds::FlowError::failed("on purpose")),
             "errs" => Err(rmcp::ErrorData::resource_not_found("on purpose", None).into()),
-            _ => common::sell(&turn),
+            _ => crate::common::sell(&turn),
         }
     });
     let stage = Stage::of(desk).await;

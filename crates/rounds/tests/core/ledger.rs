@@ -1,8 +1,6 @@
 //! The ledger, when it is full and when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
 
-mod common;
-
-use common::{
+use crate::common::{
     Stage, asks_for_a_retry,
     gate::Gate,
     large,
@@ -29,7 +27,7 @@ async fn when_it_is_full_new_flows_are_shed_in_words_and_open_ones_go_on() {
     assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
     assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
     // There is room again when the tokens of the others are good for nothing, by anybody's clock.
-    stage.clock.advance(secs(659));
+    stage.clock.advance(secs(689));
     assert!(stage.client.call("order", json!({})).await.is_tool_error());
     stage.clock.advance(secs(1));
     assert_eq!(stage.order().await.keys(), ["size"]);
@@ -106,11 +104,11 @@ async fn away_when_a_reply_is_recorded_the_reply_does_not_leave_and_the_round_is
 #[tokio::test]
 async fn away_when_a_panicked_leg_gives_its_round_back_the_lease_does_it() {
     let ledger = Faulty::new();
-    let desk = common::Desk::new(|turn| async move {
+    let desk = crate::common::Desk::new(|turn| async move {
         if turn.round()?.number() == 1 && turn.effects.have() == 0 {
             panic!("the till is jammed");
         }
-        common::sell(&turn)
+        crate::common::sell(&turn)
     });
     let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());

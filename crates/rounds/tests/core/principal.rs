@@ -1,10 +1,8 @@
 //! A flow belongs to whoever began it.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{Desk, Stage, shop, small};
+use crate::common::{Desk, Stage, shop, small};
 use rmcp::{RoleServer, service::RequestContext};
 use rounds::{Identify, Principal, Refusal};
 use serde_json::json;
@@ -79,7 +77,7 @@ async fn where_a_principal_is_required_nobody_is_asked_without_one() {
 
 #[tokio::test]
 async fn where_a_principal_is_required_a_call_that_asks_nothing_needs_none() {
-    let desk = Desk::new(|_| async { common::Reply::text("the menu") });
+    let desk = Desk::new(|_| async { crate::common::Reply::text("the menu") });
     let nobody = |_: &RequestContext<RoleServer>| None;
     let stage = Stage::with(desk, |builder| builder.principal(Principal::required(nobody))).await;
     assert_eq!(stage.client.call("menu", json!({})).await.text(), "the menu");

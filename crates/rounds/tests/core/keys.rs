@@ -1,8 +1,6 @@
 //! Keys: the first seals, all open, and they change under way without anybody noticing.
 
-mod common;
-
-use common::{Desk, Stage, ring, shop, small};
+use crate::common::{Desk, Stage, ring, shop, small};
 use rounds::{KeyRing, Refusal, Rounds, RoundsBuilder, ledger::MemoryLedger, test::Clock};
 
 const OLD: u8 = 1;

@@ -1,9 +1,7 @@
 //! Single use, and kind to honest retries: the same token with the same answers gets the same reply, and nothing runs
 //! again; with other answers it gets nothing.
 
-mod common;
-
-use common::{Desk, Reply, Stage, asks_for_a_retry, gate::Gate, large, sell, shop, small};
+use crate::common::{Desk, Reply, Stage, asks_for_a_retry, gate::Gate, large, sell, shop, small};
 use rmcp::{
     ErrorData,
     model::{CallToolResult, ContentBlock, ErrorCode},

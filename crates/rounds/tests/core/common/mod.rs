@@ -190,7 +190,7 @@ impl Stage {
     /// How often the handler ran, whatever it was called for.
     pub fn runs(&self) -> usize {
         let stations = self.events.stations();
-        stations.iter().filter(|station| **station == rounds::observe::Station::Resumed).count()
+        stations.iter().filter(|station| **station == rounds::observe::Station::Started).count()
     }
 
     /// Starts the flow that most tests need one of.

@@ -1,9 +1,7 @@
 //! Only what the client can answer: every leg is asked only what that very request declares, and a client of the
 //! legacy era is asked nothing.
 
-mod common;
-
-use common::{Desk, Reply, Stage};
+use crate::common::{Desk, Reply, Stage};
 use rounds::{Era, Given, test::Client};
 use serde_json::{Value, json};
 

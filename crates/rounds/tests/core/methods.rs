@@ -1,8 +1,6 @@
 //! Prompts and resources ask like tools do.
 
-mod common;
-
-use common::{Stage, large, shop, small};
+use crate::common::{Stage, large, shop, small};
 use rmcp::{
     ErrorData, ServerHandler,
     handler::server::{prompt::IntoGetPromptResult, router::prompt::PromptRouter},
@@ -51,7 +49,7 @@ async fn a_resource_that_depends_on_answers_is_not_to_be_cached_whatever_its_han
 
 #[tokio::test]
 async fn a_resource_that_depends_on_no_answers_keeps_the_hints_of_its_handler() {
-    let stage = Stage::of(common::Desk::new(|_| async { common::Reply::text("the menu") })).await;
+    let stage = Stage::of(crate::common::Desk::new(|_| async { crate::common::Reply::text("the menu") })).await;
     for params in [json!({"uri": "shop://menu"}), json!({"uri": "shop://menu", "inputResponses": {}})] {
         let leg = stage.client.request("resources/read", params).await;
         assert_eq!((&leg.result()["ttlMs"], &leg.result()["cacheScope"]), (&json!(60_000), &json!("public")));

@@ -1,8 +1,6 @@
 //! Everything that could grow has a limit, and whoever meets it is told in words.
 
-mod common;
-
-use common::{Desk, Stage};
+use crate::common::{Desk, Stage};
 use rmcp::ServerHandler;
 use rounds::{BuildError, Limits, Rounds, test::Asked};
 use serde_json::json;
@@ -101,13 +99,13 @@ fn what_could_never_be_answered_does_not_build() {
 
 #[tokio::test]
 async fn no_wait_at_all_is_a_limit_too() {
-    let gate = common::gate::Gate::new();
+    let gate = crate::common::gate::Gate::new();
     let limits = Limits::default().with_wait(Default::default());
     let stage = Stage::with(gate.shop(), |builder| builder.limits(limits)).await;
-    let accepted = stage.order().await.accept("size", common::small());
+    let accepted = stage.order().await.accept("size", crate::common::small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;
-    common::asks_for_a_retry(&accepted.send(&stage.client).await);
+    crate::common::asks_for_a_retry(&accepted.send(&stage.client).await);
     gate.open();
     assert_eq!(first.finish().await.text(), "Small order number 1");
 }

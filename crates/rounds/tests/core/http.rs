@@ -1,11 +1,7 @@
 //! Over streamable HTTP, in process: every request meets the same keys and the same ledger, and its principal is the one
 //! that middleware put into it.
 
-#![cfg(feature = "http")]
-
-mod common;
-
-use common::{
+use crate::common::{
     Desk, Stage,
     gate::{Gate, Gone},
     http::Http,
@@ -85,7 +81,7 @@ async fn a_closed_stream_is_a_cancelled_leg() {
                 let _guard = held.guard();
                 waits.pass().await;
             }
-            common::sell(&turn)
+            crate::common::sell(&turn)
         }
     }))
     .await;

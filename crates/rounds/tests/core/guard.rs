@@ -1,8 +1,6 @@
 //! Handlers that are called again for each round: what they keep, what they see, and what they are spared.
 
-mod common;
-
-use common::{Desk, Reply, Stage};
+use crate::common::{Desk, Reply, Stage};
 use rounds::{Given, test::Client};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

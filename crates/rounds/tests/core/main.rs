@@ -1,0 +1,19 @@
+//! The core on the wire: what a token is bound to, single use, the life of a claim, the gate, the limits, and whatever a
+//! hostile client can think of.
+
+mod binding;
+mod cancel;
+mod common;
+mod events;
+mod gate;
+mod guard;
+mod hostile;
+#[cfg(feature = "http")]
+mod http;
+mod keys;
+mod ledger;
+mod limits;
+mod methods;
+mod principal;
+mod replay;
+mod time;
