@@ -12,6 +12,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -163,6 +164,24 @@ pub struct Stage {
     pub events: Events,
     pub clock: Clock,
     pub effects: Effects,
+    _watchdog: Watchdog,
+}
+
+/// A test that waits for what never comes ends within a minute, and says which it was.
+struct Watchdog(#[expect(dead_code, reason = "what counts is when it is dropped")] mpsc::Sender<()>);
+
+impl Watchdog {
+    fn new() -> Self {
+        let (stage, gone) = mpsc::channel();
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        std::thread::spawn(move || {
+            if gone.recv_timeout(secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{test} still waits after a minute");
+                std::process::abort();
+            }
+        });
+        Self(stage)
+    }
 }
 
 impl Stage {
@@ -184,7 +203,7 @@ impl Stage {
         let builder = Rounds::builder(desk).clock(clock.clone()).observe(events.clone());
         let server = configure(builder).build().expect("the parts fit together");
         let client = Client::modern(server.clone()).await;
-        Self { client, server, events, clock, effects }
+        Self { client, server, events, clock, effects, _watchdog: Watchdog::new() }
     }
 
     /// How often the handler ran, whatever it was called for.
