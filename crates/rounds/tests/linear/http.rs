@@ -177,9 +177,10 @@ async fn a_closed_stream_ends_the_handler() {
     let mut first = http.modern(1, json!({"name": "weather"})).await;
     let state = next(&mut first).await["result"]["requestState"].clone();
     let answers = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
-    let stream = http.modern(2, json!({"name": "weather", "requestState": state, "inputResponses": answers})).await;
+    let retry = json!({"name": "weather", "requestState": state, "inputResponses": answers});
+    let leg = tokio::spawn(async move { http.modern(2, retry).await.status() });
     reached.reaches(1).await;
-    drop(stream);
+    leg.abort();
     dropped.reaches(1).await;
     stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
     assert_eq!(stage.server.waiting(), 0);
