@@ -137,7 +137,7 @@ pub use self::{
         Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
-    shape::{Answer, Ask, Asking, Asks, Given, Round},
+    shape::{Answer, Ask, Asking, Asks, Given, PromptResponse, Round},
 };
 
 /// A tool result of one text.

@@ -2,7 +2,14 @@
 //!
 //! open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -31,10 +38,13 @@ use crate::{
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Asked, Binding, Envelope, Kind, Method, Resume, Span},
+        envelope::{Binding, Envelope, Kind, Method, Resume, Span},
         token,
     },
 };
+
+/// Where a question says how long it is good for.
+const EXPIRES_IN: &str = "rounds/expiresInMs";
 
 /// Plays one leg and gives what goes back to the client.
 pub(crate) async fn play<X: Exchange, H: ServerHandler>(
@@ -44,8 +54,14 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
     context: RequestContext<RoleServer>,
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
-    let leg = Leg::new(core, &request, &context);
-    leg.play(handler, request, context).instrument(span).await
+    let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
+    let mut leg = pin!(leg.instrument(span));
+    // What the application plugged in, such as its observer or its way to tell principals, may panic as well; rmcp would
+    // leave its client without an answer.
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))).unwrap_or(Poll::Ready(Err(Stop::panicked().error)))
+    })
+    .await
 }
 
 /// Refuses a leg whose state or answers are not even of the right type.
@@ -150,6 +166,7 @@ impl<'a> Leg<'a> {
                 return Ok(X::Response::failed(unavailable(error))?);
             }
         }
+        self.asked(&response);
         Ok(response)
     }
 
@@ -453,11 +470,10 @@ impl<'a> Leg<'a> {
         if state.len() > limits.token_bytes {
             return Err(FlowError::StateTooLarge { bytes: state.len(), limit: limits.token_bytes });
         }
-        self.asked(&envelope.asked, state.len());
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(patience).as_millis() as u64;
             let meta = asks.meta.get_or_insert_default();
-            meta.0.insert("rounds/expiresInMs".to_owned(), left.into());
+            meta.0.insert(EXPIRES_IN.to_owned(), left.into());
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
@@ -489,7 +505,7 @@ impl<'a> Leg<'a> {
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
         match self.core.ledger.settle(self.round, fence, reply).await {
-            Ok(true) => concluded,
+            Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken()),
             Err(error) => Err(unavailable(error).into()),
         }
@@ -504,10 +520,24 @@ impl<'a> Leg<'a> {
         match response?.into_asks() {
             Err(complete) => Ok(complete),
             Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {
-                Ok(_) => Ok(asks.into()),
+                Ok(_) => Ok(self.aged(asks).into()),
                 Err(error) => Ok(X::Response::failed(error)?),
             },
         }
+    }
+
+    /// The questions of an earlier reply, with less time left to answer them.
+    fn aged(&self, mut asks: InputRequiredResult) -> InputRequiredResult {
+        let keys = self.core.keys();
+        let open = |state: &String| token::open(&keys, self.core.limits.token_bytes, state).ok();
+        let plaintext = asks.request_state.as_ref().and_then(open);
+        let issued_at = plaintext.and_then(|plaintext| Some(Envelope::from_bytes(&plaintext).ok()?.span.issued_at));
+        let announced = asks.meta.as_mut().and_then(|meta| meta.0.get_mut(EXPIRES_IN));
+        if let (Some(issued_at), Some(left)) = (issued_at, announced) {
+            let age = self.core.now().since(issued_at).as_millis() as u64;
+            *left = left.as_u64().unwrap_or_default().saturating_sub(age).into();
+        }
+        asks
     }
 
     /// The round that this leg's questions begin.
@@ -520,9 +550,12 @@ impl<'a> Leg<'a> {
         Refusal::frozen().into()
     }
 
-    fn asked(&self, asked: &[Asked], bytes: usize) {
-        let keys = asked.iter().map(|asked| asked.key.clone()).collect();
-        self.event(&Station::Asked { keys, bytes });
+    fn asked(&self, response: &impl Response) {
+        if let Some(asks) = response.asks() {
+            let keys = asks.input_requests.iter().flat_map(|requests| requests.keys().cloned()).collect();
+            let bytes = asks.request_state.as_ref().map_or(0, String::len);
+            self.event(&Station::Asked { keys, bytes });
+        }
     }
 
     fn event(&self, station: &Station) {
