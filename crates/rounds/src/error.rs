@@ -112,6 +112,24 @@ pub enum FlowError {
         /// How many it may take.
         limit: usize,
     },
+    /// An effect's name was used twice in one run of a handler.
+    #[error("two effects of this call are named `{name}`: give each its own name")]
+    DuplicateOnce {
+        /// The name.
+        name: String,
+    },
+    /// A flow has had as many effects as it may.
+    #[error("this call has had {limit} effects, which is as many as it may")]
+    TooManyOnces {
+        /// How many it may have.
+        limit: usize,
+    },
+    /// An effect has happened, and its value is too large to be kept, or is no longer kept. It will not happen again.
+    #[error("`{name}` has happened, and what came of it is not kept: start the call again")]
+    OnceLost {
+        /// The effect's name.
+        name: String,
+    },
     /// Two questions of one round have the same key.
     #[error("two questions of this round have the key `{key}`: give each its own")]
     DuplicateKey {

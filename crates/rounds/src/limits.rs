@@ -17,6 +17,10 @@ pub struct Limits {
     pub rounds: u32,
     /// How many questions a round may have: 16.
     pub asks: usize,
+    /// How many effects a flow may have with `once`: 64.
+    pub onces: usize,
+    /// How large the value of one may be, in bytes of JSON: 16 KiB.
+    pub once_bytes: usize,
     /// How often a person is asked again for an answer that does not fit: 3 times.
     pub reasks: u32,
     /// How many handlers may be waiting for an answer, in all: 10,000.
@@ -39,6 +43,8 @@ impl Default for Limits {
         Self {
             rounds: 10,
             asks: 16,
+            onces: 64,
+            once_bytes: 16 * 1024,
             reasks: 3,
             frames: 10_000,
             frames_per_principal: 100,
@@ -60,6 +66,13 @@ impl Limits {
     /// Sets how many questions a round may have.
     pub fn with_asks(mut self, asks: usize) -> Self {
         self.asks = asks;
+        self
+    }
+
+    /// Sets how many effects a flow may have, and how large the value of each may be.
+    pub fn with_onces(mut self, onces: usize, bytes: usize) -> Self {
+        self.onces = onces;
+        self.once_bytes = bytes;
         self
     }
 

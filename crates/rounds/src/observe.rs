@@ -63,6 +63,11 @@ pub enum Station {
         /// The question's key.
         key: String,
     },
+    /// An effect has happened, which will not happen again in this flow.
+    Effect {
+        /// Its name.
+        name: String,
+    },
     /// The leg ends with these questions.
     Asked {
         /// The questions' keys.
@@ -172,6 +177,7 @@ impl Observe for Tracing {
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
             Station::Started => tracing::debug!(target: "rounds", "started"),
             Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
+            Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),
             Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),
         }
     }

@@ -24,7 +24,8 @@ use tracing::Instrument;
 use super::{
     frame::{Driver, Ending, Frame, Resumption, Slot, Step},
     link::Link,
-    view::View,
+    once::Onces,
+    view::{RoundId, View},
 };
 use crate::{
     answer::Answers,
@@ -32,7 +33,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::Peer,
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, RoundId},
+    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     rounds::Core,
@@ -157,10 +158,10 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(Answers::unsolicited(sent), None, false, &request, &context);
+        let view = self.view(Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
-            let admitted = self.core.ledger.admit(self.next(), self.keep(span)).await;
+            let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
             if let Err(error) = admitted {
                 self.abandon();
                 return Ok(X::Response::failed(unavailable(error))?);
@@ -197,9 +198,9 @@ impl<'a> Leg<'a> {
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan };
         let concluded = match envelope.resume {
-            Resume::Handler { settled, state } => {
+            Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let view = self.view(answers, state.clone(), true, &request, &context);
+                let view = self.view(answers, Onces::of(onces, envelope.span), state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
                 self.run(handler, request, view, context, Some(held), deadline).await
@@ -208,7 +209,7 @@ impl<'a> Leg<'a> {
                 Some(concluded) => concluded,
                 None => {
                     // Not here; whoever has it may still answer.
-                    drop(self.core.ledger.release(self.round, fence, Orphan::Free, false).await);
+                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
                     return Err(self.refuse(Refusal::FrameGone));
                 }
             },
@@ -223,6 +224,7 @@ impl<'a> Leg<'a> {
     fn view<X: Exchange>(
         &self,
         answers: Answers,
+        onces: Onces,
         state: Option<String>,
         solicited: bool,
         request: &X,
@@ -232,7 +234,7 @@ impl<'a> Leg<'a> {
         let arguments = if peer.can(Kind::Form) { None } else { request.arguments().cloned() };
         let request = (self.binding.method, self.binding.target.as_str());
         let frame = Frame::new(self.core.clone(), self.round.flow, request, arguments, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, answers, state, solicited, frame })
+        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -252,10 +254,10 @@ impl<'a> Leg<'a> {
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
-            let claimed = self.core.ledger.claim(self.round, bid).await;
+            let claimed = self.core.ledger.claim(self.round.claim(), bid).await;
             let waiting = match claimed.map_err(unavailable)? {
                 Claimed::Fresh(fence) if expires_at <= bid.keep.now => {
-                    drop(self.core.ledger.release(self.round, fence, bid.orphan, false).await);
+                    drop(self.core.ledger.release(self.round.claim(), fence, bid.orphan, false).await);
                     return Err(self.refuse(Refusal::Expired));
                 }
                 Claimed::Fresh(fence) => {
@@ -308,15 +310,15 @@ impl<'a> Leg<'a> {
         let mut driver = Driver::new(view.frame.clone(), self.round.number, called);
         let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
-            // The handler's destructors run before the leg is answered.
-            drop(driver);
-            return self.conclude::<X>(ran, &view.answers, deadline);
+            // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
+            driver.end();
+            return self.conclude::<X>(ran, Some(&view), deadline);
         }
         let slot = match Slot::take(&view.frame, self.binding.principal) {
             Ok(slot) => slot,
             Err(error) => return Ok((None, X::Response::failed(error)?)),
         };
-        let concluded = self.conclude::<X>(ran, &view.answers, deadline);
+        let concluded = self.conclude::<X>(ran, Some(&view), deadline);
         if let Ok((Some(span), _)) = &concluded {
             driver.park(slot, *span);
         }
@@ -342,7 +344,7 @@ impl<'a> Leg<'a> {
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
         let ran = self.hold(Some(held), stepped, context.ct).await;
-        let concluded = self.conclude::<X>(ran, &Answers::default(), deadline);
+        let concluded = self.conclude::<X>(ran, None, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
         }
@@ -374,14 +376,14 @@ impl<'a> Leg<'a> {
                 biased;
                 step = &mut run => return Ran::Stepped(step),
                 () = leg_token.cancelled(), if !gone => {
-                    let kept = ledger.release(self.round, fence, orphan, true).await;
+                    let kept = ledger.release(self.round.claim(), fence, orphan, true).await;
                     if !kept.unwrap_or(false) {
                         return Ran::Cancelled;
                     }
                     gone = true;
                 }
                 () = self.core.clock.sleep(lease / 3) => {
-                    let renewed = ledger.renew(self.round, fence, self.core.now() + lease).await;
+                    let renewed = ledger.renew(self.round.claim(), fence, self.core.now() + lease).await;
                     // A ledger that is away says nothing about who owns the round; settling will.
                     if let Ok(false) = renewed {
                         return Ran::Overtaken;
@@ -392,7 +394,7 @@ impl<'a> Leg<'a> {
     }
 
     /// What the handler's part comes to: a response, with its questions sealed.
-    fn conclude<X: Exchange>(&self, ran: Ran, answers: &Answers, deadline: Timestamp) -> Concluded<X::Response> {
+    fn conclude<X: Exchange>(&self, ran: Ran, view: Option<&View>, deadline: Timestamp) -> Concluded<X::Response> {
         let step = match ran {
             Ran::Stepped(step) => step,
             Ran::Cancelled => return Err(Stop::cancelled()),
@@ -423,7 +425,7 @@ impl<'a> Leg<'a> {
                 (asks, Some(Resume::Frame), (round.lifetime, round.patience))
             }
         };
-        match self.seal(asks, resume, times, answers, deadline) {
+        match self.seal(asks, resume, times, view, deadline) {
             Ok((span, asks)) => Ok((Some(span), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
@@ -435,7 +437,7 @@ impl<'a> Leg<'a> {
         mut asks: InputRequiredResult,
         resume: Option<Resume>,
         (lifetime, patience): (Duration, Duration),
-        answers: &Answers,
+        view: Option<&View>,
         deadline: Timestamp,
     ) -> Result<(Span, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
@@ -463,7 +465,11 @@ impl<'a> Leg<'a> {
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
-            resume: resume.unwrap_or_else(|| Resume::Handler { settled: answers.settled(&asked), state: kept }),
+            resume: resume.unwrap_or_else(|| Resume::Handler {
+                settled: view.map(|view| view.answers.settled(&asked)).unwrap_or_default(),
+                onces: view.map(|view| view.onces.recorded()).unwrap_or_default(),
+                state: kept,
+            }),
             asked,
         };
         let state = token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
@@ -495,7 +501,7 @@ impl<'a> Leg<'a> {
         let concluded = concluded.map(|(_, response)| response);
         let reply = match &concluded {
             Err(stop) if stop.reopens => {
-                let released = self.core.ledger.release(self.round, fence, orphan, false).await;
+                let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
                 return concluded;
@@ -504,7 +510,7 @@ impl<'a> Leg<'a> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
-        match self.core.ledger.settle(self.round, fence, reply).await {
+        match self.core.ledger.settle(self.round.claim(), fence, reply).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken()),
             Err(error) => Err(unavailable(error).into()),

@@ -20,7 +20,7 @@ use crate::{
     flow::view::View,
     form::{Form, FormType, Problem},
     gate::Era,
-    seal::{FlowId, envelope::Kind},
+    seal::{Digest, FlowId, envelope::Kind},
 };
 
 /// One round, in the hands of a handler that is called again for each.
@@ -70,7 +70,7 @@ use crate::{
 /// # What runs again
 ///
 /// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each round,
-/// so keep it free of effects, or put effects after the last question.
+/// so keep it free of effects, put effects after the last question, or wrap them in [`once`](Self::once).
 ///
 /// # What holds
 ///
@@ -149,6 +149,58 @@ impl<R: From<InputRequiredResult>> Round<R> {
                 Err(problem) => Given::Invalid(problem),
             },
         }
+    }
+
+    /// Runs an effect once in this flow, however often the handler runs: later legs, retries of a leg, and legs that go back
+    /// to an older token get the value it had.
+    ///
+    /// ```
+    /// # use rounds::{FlowError, Round};
+    /// # async fn handler(round: Round, audit: &std::sync::Mutex<Vec<String>>) -> Result<(), FlowError> {
+    /// let number = round.once("audit", async || {
+    ///     let mut audit = audit.lock().unwrap();
+    ///     audit.push("asked for the weather".to_owned());
+    ///     audit.len()
+    /// }).await?;
+    /// # let _: usize = number; Ok(()) }
+    /// ```
+    ///
+    /// The value is kept as JSON, in the sealed state and in the ledger. An effect that has begun comes to its end, also when
+    /// its client goes away; what stands after it does not begin then. Two windows remain. A process that dies between the
+    /// effect and its record runs it again: pass [`once_key`](Self::once_key) along, and whoever has the effect can tell.
+    /// And the first leg of a flow has no name yet that a client could retry: a call that is sent again is another flow.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::DuplicateOnce`] for a name that this run has used; [`FlowError::TooManyOnces`] and
+    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::OnceLost`] when its value is
+    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes) or no longer kept; [`FlowError::Retry`] when the ledger
+    /// is away.
+    pub async fn once<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> T,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
+    }
+
+    /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
+    /// same name, in this leg or a later one, and keeps its [key](Self::once_key).
+    ///
+    /// # Errors
+    ///
+    /// The effect's own, and those of [`once`](Self::once).
+    pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, effect).await
+    }
+
+    /// The idempotency key of an effect: the same whenever it is tried in this flow, and in no other.
+    pub fn once_key(&self, name: &str) -> String {
+        format!("{:?}", Digest::of_effect(self.view.round.flow, name))
     }
 
     /// Ends the leg with one form. Short for [`asks`](Self::asks)`().form(key, message).send()`.
@@ -251,7 +303,8 @@ impl<R> Clone for Round<R> {
 impl<R> std::fmt::Debug for Round<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Round")
-            .field("round", &format_args!("{}", self.view.round))
+            .field("flow", &self.view.round.flow)
+            .field("number", &self.view.round.number)
             .field("era", &self.view.peer.era)
             .field("solicited", &self.view.solicited)
             .finish_non_exhaustive()
