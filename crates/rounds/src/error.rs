@@ -59,7 +59,7 @@ pub enum FlowError {
         /// The argument to call again with.
         argument: String,
     },
-    /// The client is of the legacy era, and its connection has no way back: it is stateless HTTP.
+    /// The client is of the legacy era, and there is no connection to ask it over: its HTTP requests have no session.
     #[error(
         "this tool has a question, and this connection has no way to ask it: the client's HTTP requests have no session"
     )]
@@ -67,7 +67,7 @@ pub enum FlowError {
     /// A client of the legacy era was asked over the live connection, and answered with an error.
     #[error("the client could not ask: {0}")]
     ClientFailed(#[source] Box<rmcp::ServiceError>),
-    /// As many handlers are waiting for an answer as may.
+    /// As many handlers are waiting for an answer as may, in all or for this principal.
     #[error("{limit} calls are waiting for an answer already, as many as may: answer one of them, or try again later")]
     TooManyFrames {
         /// How many may be waiting.
@@ -85,7 +85,7 @@ pub enum FlowError {
         /// What the client would have to declare.
         required: Box<ClientCapabilities>,
     },
-    /// The client speaks a protocol without multi-round calls, and the handler asked all the same.
+    /// The client speaks a protocol without multi-round calls, and a handler with a [`Round`](crate::Round) asked all the same.
     #[error(
         "this tool has a question, and this client cannot be asked: it speaks an MCP version from before 2026-07-28"
     )]
@@ -130,7 +130,7 @@ pub enum FlowError {
         /// The effect's name.
         name: String,
     },
-    /// Two questions of one round have the same key.
+    /// Two questions that are open together have the same key.
     #[error("two questions of this round have the key `{key}`: give each its own")]
     DuplicateKey {
         /// The key.
@@ -154,7 +154,8 @@ pub enum FlowError {
     /// The server has as many open flows as it may.
     #[error("the server is busy: try again in a moment")]
     Busy(#[source] LedgerError),
-    /// Something that the server needs is away. The same request may be sent again.
+    /// Something that the server needs is away. The same request may be sent again. On the wire: `-32603` with
+    /// `{"reason": "retry"}`.
     #[error("the server cannot go on just now: send the same request again")]
     Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The handler runs in a server that nobody wrapped.
@@ -177,12 +178,14 @@ impl FlowError {
         Self::Failed(words.into())
     }
 
-    /// Something is away that will be back: the round stays open, and the same request may be sent again.
+    /// Something is away that will be back: the same request may be sent again. The round stays open for a handler with a
+    /// [`Round`](crate::Round); one with an [`Ask`](crate::Ask) has run on and cannot be taken back, so that it ends the flow.
     pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Retry(source.into())
     }
 
-    /// Whether the client is such that it cannot be asked, whatever the person would have said.
+    /// Whether the client is such that it cannot be asked this, whatever the person would have said: where
+    /// [`Asking::or`](crate::Asking::or) applies.
     pub fn cannot_ask(&self) -> bool {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }

@@ -21,9 +21,10 @@ pub struct Limits {
     pub onces: usize,
     /// How large the value of one may be, in bytes of JSON: 16 KiB.
     pub once_bytes: usize,
-    /// How often a person is asked again for an answer that does not fit: 3 times.
+    /// How often an [`Ask`](crate::Ask) asks again for an answer that does not fit: 3 times. A handler with a
+    /// [`Round`](crate::Round) decides for itself, within the limit of rounds.
     pub reasks: u32,
-    /// How many handlers may be waiting for an answer, in all: 10,000.
+    /// How many handlers with an [`Ask`](crate::Ask) may be waiting for an answer between legs, in all: 10,000.
     pub frames: usize,
     /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
     pub frames_per_principal: usize,
@@ -34,7 +35,8 @@ pub struct Limits {
     pub reply_bytes: usize,
     /// How long a leg waits for an equal one that is at work: 30 seconds.
     pub wait: Duration,
-    /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds.
+    /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds. It says so
+    /// every third of this.
     pub lease: Duration,
 }
 

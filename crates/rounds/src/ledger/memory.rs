@@ -13,12 +13,13 @@ use crate::clock::{BoxFuture, Timestamp};
 
 /// Keeps claims and replies in this process's memory.
 ///
-/// Claims are small records of fixed size and are kept until their token expires, under any pressure: when there are
+/// Claims are small records of fixed size and are kept [until their time](super::Keep), under any pressure: when there are
 /// as many as the limit, new flows are refused instead. Replies are kept within a budget of bytes, and the oldest go
 /// first; a retry of one that is gone gets the frozen error, and never runs again.
 ///
-/// It forgets everything on a restart. With keys that outlive the process, a token that was used before the restart
-/// can then be used once more until it expires; where that matters, share a ledger that outlives the process too.
+/// It forgets everything on a restart. With keys that outlive the process, a token of a [`Round`](crate::Round) that was
+/// used before the restart can then be used once more until it expires; where that matters, share a ledger that outlives
+/// the process too.
 #[derive(Debug, Clone)]
 pub struct MemoryLedger {
     table: Arc<Mutex<Table>>,

@@ -74,7 +74,8 @@ pub enum What {
 pub struct Keep {
     /// The time now.
     pub now: Timestamp,
-    /// When the token that the record guards has expired by every clock of the fleet: a minute after it says it does.
+    /// When the token that the record guards has expired by every clock of the fleet, and no leg waits for its outcome any
+    /// more: its expiry, a minute, and [the wait limit](crate::Limits::wait).
     pub until: Timestamp,
 }
 

@@ -117,7 +117,7 @@ impl Span {
     }
 }
 
-/// Everything a flow knows between two legs. Only [`Envelope::open`] makes one from a token.
+/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope {
     pub(crate) flow: FlowId,

@@ -25,6 +25,7 @@ use crate::{
 
 /// One round, in the hands of a handler that is called again for each.
 ///
+/// It is for flows that have to survive a restart or to go on at any instance; [`Ask`](crate::Ask) is easier to write.
 /// Take it as an argument of a `#[tool]` method, look at what was [`given`](Self::given), and ask for what is missing:
 ///
 /// ```
@@ -64,19 +65,20 @@ use crate::{
 /// }
 /// ```
 ///
-/// In a prompt it is a `Round<GetPromptResponse>`, in a resource a `Round<ReadResourceResponse>`, taken out of the
-/// request context with [`from_context`](Self::from_context).
+/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::PromptResponse) for what the
+/// method returns. In a resource it is a `Round<ReadResourceResponse>`, taken out of the request context with
+/// [`from_context`](Self::from_context).
 ///
 /// # What runs again
 ///
-/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each round,
+/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each leg,
 /// so keep it free of effects, put effects after the last question, or wrap them in [`once`](Self::once).
 ///
 /// # What holds
 ///
 /// The answers and the state in a round were sealed by this server for this request: same principal, same target, same
 /// arguments. The same answers get the same reply without another run; other answers to a round that was answered are
-/// refused.
+/// refused. Only answers that came with no state at all are taken as they are: [`solicited`](Self::solicited) tells.
 pub struct Round<R = CallToolResponse> {
     view: Arc<View>,
     response: PhantomData<fn() -> R>,
@@ -212,7 +214,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.asks().form::<T>(key, message).send()
     }
 
-    /// Ends the leg with one page to visit.
+    /// Ends the leg with one page to visit. Short for [`asks`](Self::asks)`().url(key, message, url).send()`.
     ///
     /// # Errors
     ///
@@ -253,17 +255,17 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.round.flow
     }
 
-    /// Which protocol the client speaks. One of the legacy era cannot be asked from here.
+    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`: name a default, or end the call.
     pub fn era(&self) -> Era {
         self.view.peer.era
     }
 
-    /// What the client declared with this request.
+    /// What the client can be asked: what it declared with this request, or in its handshake if it is of the legacy era.
     pub fn capabilities(&self) -> &ClientCapabilities {
         &self.view.peer.capabilities
     }
 
-    /// Whether the client can be asked with a form.
+    /// Whether the client can be asked with a form. Always false for one of the legacy era, as are those below.
     pub fn can_form(&self) -> bool {
         self.can(Kind::Form)
     }
