@@ -1,12 +1,11 @@
-// The weather server at the top of the README, for its example of a test: code blocks there cannot share code.
+// The weather server at the top of the README, for its other examples: code blocks there cannot share code.
 
 use rmcp::{
     ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
-    model::CallToolResponse,
     schemars, tool, tool_handler, tool_router,
 };
-use rounds::{FlowError, Given, Round, text};
+use rounds::{Ask, FlowError};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Place {
@@ -27,14 +26,13 @@ struct Weather {
 #[tool_router]
 impl Weather {
     #[tool(description = "Weather for a place")]
-    async fn weather(&self, Parameters(place): Parameters<Place>, round: Round) -> Result<CallToolResponse, FlowError> {
-        let temperature = match round.given::<Units>("units") {
-            Given::Accepted(Units::Metric) => "22°C",
-            Given::Accepted(Units::Imperial) => "72°F",
-            Given::Declined | Given::Cancelled => return Ok(text("As you like.")),
-            Given::Missing | Given::Invalid(_) => return round.ask_form::<Units>("units", "Which units?"),
+    async fn weather(&self, Parameters(place): Parameters<Place>, ask: Ask) -> Result<String, FlowError> {
+        let units: Units = ask.form("Which units?").await?; // a decline ends the call politely
+        let temperature = match units {
+            Units::Metric => "22°C",
+            Units::Imperial => "72°F",
         };
-        Ok(text(format!("Weather in {}: {temperature}, partly cloudy.", place.location)))
+        Ok(format!("Weather in {}: {temperature}, partly cloudy.", place.location))
     }
 }
 

@@ -59,7 +59,7 @@ pub enum FlowError {
         /// The argument to call again with.
         argument: String,
     },
-    /// The client is of the legacy era, and its connection has no way back: it is stateless HTTP.
+    /// The client is of the legacy era, and there is no connection to ask it over: its HTTP requests have no session.
     #[error(
         "this tool has a question, and this connection has no way to ask it: the client's HTTP requests have no session"
     )]
@@ -67,7 +67,7 @@ pub enum FlowError {
     /// A client of the legacy era was asked over the live connection, and answered with an error.
     #[error("the client could not ask: {0}")]
     ClientFailed(#[source] Box<rmcp::ServiceError>),
-    /// As many handlers are waiting for an answer as may.
+    /// As many handlers are waiting for an answer as may, in all or for this principal.
     #[error("{limit} calls are waiting for an answer already, as many as may: answer one of them, or try again later")]
     TooManyFrames {
         /// How many may be waiting.
@@ -85,7 +85,7 @@ pub enum FlowError {
         /// What the client would have to declare.
         required: Box<ClientCapabilities>,
     },
-    /// The client speaks a protocol without multi-round calls, and the handler asked all the same.
+    /// The client speaks a protocol without multi-round calls, and a handler with a [`Round`](crate::Round) asked all the same.
     #[error(
         "this tool has a question, and this client cannot be asked: it speaks an MCP version from before 2026-07-28"
     )]
@@ -112,7 +112,25 @@ pub enum FlowError {
         /// How many it may take.
         limit: usize,
     },
-    /// Two questions of one round have the same key.
+    /// An effect's name was used twice in one run of a handler.
+    #[error("two effects of this call are named `{name}`: give each its own name")]
+    DuplicateOnce {
+        /// The name.
+        name: String,
+    },
+    /// A flow has had as many effects as it may.
+    #[error("this call has had {limit} effects, which is as many as it may")]
+    TooManyOnces {
+        /// How many it may have.
+        limit: usize,
+    },
+    /// An effect has happened, and its value is too large to be kept, or is no longer kept. It will not happen again.
+    #[error("`{name}` has happened, and what came of it is not kept: start the call again")]
+    OnceLost {
+        /// The effect's name.
+        name: String,
+    },
+    /// Two questions that are open together have the same key.
     #[error("two questions of this round have the key `{key}`: give each its own")]
     DuplicateKey {
         /// The key.
@@ -136,7 +154,8 @@ pub enum FlowError {
     /// The server has as many open flows as it may.
     #[error("the server is busy: try again in a moment")]
     Busy(#[source] LedgerError),
-    /// Something that the server needs is away. The same request may be sent again.
+    /// Something that the server needs is away. The same request may be sent again. On the wire: `-32603` with
+    /// `{"reason": "retry"}`.
     #[error("the server cannot go on just now: send the same request again")]
     Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The handler runs in a server that nobody wrapped.
@@ -159,12 +178,14 @@ impl FlowError {
         Self::Failed(words.into())
     }
 
-    /// Something is away that will be back: the round stays open, and the same request may be sent again.
+    /// Something is away that will be back: the same request may be sent again. The round stays open for a handler with a
+    /// [`Round`](crate::Round); one with an [`Ask`](crate::Ask) has run on and cannot be taken back, so that it ends the flow.
     pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Retry(source.into())
     }
 
-    /// Whether the client is such that it cannot be asked, whatever the person would have said.
+    /// Whether the client is such that it cannot be asked this, whatever the person would have said: where
+    /// [`Asking::or`](crate::Asking::or) applies.
     pub fn cannot_ask(&self) -> bool {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }

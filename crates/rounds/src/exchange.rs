@@ -42,8 +42,13 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     /// The questions, or the response itself when it has none.
     fn into_asks(self) -> Result<InputRequiredResult, Self>;
 
+    /// The questions, if it has some.
+    fn asks(&self) -> Option<&InputRequiredResult>;
+
     /// How a leg with this response ended.
-    fn outcome(&self) -> Outcome;
+    fn outcome(&self) -> Outcome {
+        if self.asks().is_some() { Outcome::InputRequired } else { Outcome::Complete }
+    }
 
     /// The failure in words where the result has a place for them, as an error of the protocol otherwise.
     fn failed(error: FlowError) -> Result<Self, ErrorData> {
@@ -130,6 +135,13 @@ impl Response for CallToolResponse {
         }
     }
 
+    fn asks(&self) -> Option<&InputRequiredResult> {
+        match self {
+            Self::InputRequired(asks) => Some(asks),
+            _ => None,
+        }
+    }
+
     fn outcome(&self) -> Outcome {
         match self {
             Self::Complete(result) if result.is_error == Some(true) => Outcome::ToolError,
@@ -165,10 +177,10 @@ impl Response for GetPromptResponse {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn asks(&self) -> Option<&InputRequiredResult> {
         match self {
-            Self::InputRequired(_) => Outcome::InputRequired,
-            _ => Outcome::Complete,
+            Self::InputRequired(asks) => Some(asks),
+            _ => None,
         }
     }
 }
@@ -191,10 +203,10 @@ impl Response for ReadResourceResponse {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn asks(&self) -> Option<&InputRequiredResult> {
         match self {
-            Self::InputRequired(_) => Outcome::InputRequired,
-            _ => Outcome::Complete,
+            Self::InputRequired(asks) => Some(asks),
+            _ => None,
         }
     }
 

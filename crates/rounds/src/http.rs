@@ -18,8 +18,8 @@ impl<H: ServerHandler> Rounds<H> {
     /// This server as an HTTP service, to be mounted in axum, hyper or any tower stack.
     ///
     /// rmcp makes a new handler for every request by calling a factory; here the factory clones, so that every request
-    /// meets the same keys and the same ledger. Legacy sessions live longer than a flow, where rmcp's default would end
-    /// them while a person thinks.
+    /// meets the same keys, the same ledger and the same waiting handlers. Legacy sessions live longer than a flow, where
+    /// rmcp's default would end them while a person thinks.
     ///
     /// ```no_run
     /// # async fn serve(server: rounds::Rounds<impl rmcp::ServerHandler>) -> std::io::Result<()> {

@@ -4,10 +4,10 @@
 //!
 //! | you want to | write | what to know |
 //! |---|---|---|
-//! | ask in a tool, on any instance | [`Round`] as an argument of a `#[tool]` method | the handler is called again for each round: no effects above the question |
-//! | ask in a prompt | `Round<GetPromptResponse>` as an argument of a `#[prompt]` method | the same |
-//! | ask when a resource is read | `Round<ReadResourceResponse>`, from [`Round::from_context`] | the same |
-//! | write it as straight-line code, declare the question as an argument, or run an effect once | not there yet | |
+//! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process |
+//! | go on after a restart, or on any instance | [`Round`] as an argument of a `#[tool]` method, `Round<`[`PromptResponse`]`>` of a `#[prompt]` method | the handler is called again for each round: no effects above the question |
+//! | ask when a resource is read, or without rmcp's macros | [`Ask::from_context`] or [`Round::from_context`] | the same |
+//! | serve clients from before 2026-07-28 | [`Ask`] | it asks them over the live connection; a [`Round`] cannot, and names a default |
 //!
 //! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
@@ -19,10 +19,12 @@
 //! | leg | one request and its response |
 //! | round | a set of questions and their answers; a flow of n rounds has n + 1 legs |
 //! | ask | a question to the client: a form, a page to visit, a sample of its model, its roots |
-//! | answer | what came back: accepted, declined or cancelled, as told by [`Given`] |
+//! | answer | what came back: accepted, declined or cancelled; see [`Answer`] and [`Given`] |
+//! | frame | a handler that waits in memory for an answer, with everything it holds; see [`Ask`] |
+//! | push | a question to a client of the legacy era, as a request of the server's own |
 //! | seal, open | encrypt what a flow knows into `requestState`, bound to its request; verify and decrypt it |
 //! | claim | the right to answer one round; see [`ledger::Claim`] |
-//! | ledger | the store of claims and replies, which makes a state single-use; see [`ledger::Ledger`] |
+//! | ledger | the store of claims and replies, which makes a state good for one use; see [`ledger::Ledger`] |
 //! | principal | whoever a flow belongs to, by a name that outlives their credentials; see [`Principal`] |
 //! | refusal | why a state was not accepted: one error on the wire, the reason in the log; see [`Refusal`] |
 //! | era | modern (2026-07-28 and later) or legacy (2025-11-25 and before); see [`Era`] |
@@ -33,10 +35,9 @@
 //! use rmcp::{
 //!     ServerHandler,
 //!     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
-//!     model::CallToolResponse,
 //!     schemars, tool, tool_handler, tool_router,
 //! };
-//! use rounds::{FlowError, Given, Round, Rounds, text};
+//! use rounds::{Ask, FlowError, Rounds};
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! struct Folder {
@@ -50,17 +51,11 @@
 //! #[tool_router]
 //! impl Files {
 //!     #[tool(description = "Empties a folder, after asking")]
-//!     async fn empty(
-//!         &self,
-//!         Parameters(folder): Parameters<Folder>,
-//!         round: Round,
-//!     ) -> Result<CallToolResponse, FlowError> {
-//!         match round.given::<bool>("sure") {
-//!             Given::Accepted(true) => Ok(text(format!("Emptied {}.", folder.path))),
-//!             Given::Accepted(false) | Given::Declined | Given::Cancelled => Ok(text("Nothing was touched.")),
-//!             Given::Missing | Given::Invalid(_) => {
-//!                 round.ask_form::<bool>("sure", format!("Delete everything in {}?", folder.path))
-//!             }
+//!     async fn empty(&self, Parameters(folder): Parameters<Folder>, ask: Ask) -> Result<String, FlowError> {
+//!         if ask.confirm(format!("Delete everything in {}?", folder.path)).await? {
+//!             Ok(format!("Emptied {}.", folder.path))
+//!         } else {
+//!             Ok("Nothing was touched.".to_owned())
 //!         }
 //!     }
 //! }
@@ -137,10 +132,10 @@ pub use self::{
         Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
-    shape::{Answer, Ask, Asking, Asks, Given, Round},
+    shape::{Answer, Ask, Asking, Asks, Given, PromptResponse, Round},
 };
 
-/// A tool result of one text.
+/// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.
 #[cfg(feature = "server")]
 pub fn text(text: impl Into<String>) -> rmcp::model::CallToolResponse {
     use rmcp::model::{CallToolResult, ContentBlock};

@@ -17,9 +17,14 @@ pub struct Limits {
     pub rounds: u32,
     /// How many questions a round may have: 16.
     pub asks: usize,
-    /// How often a person is asked again for an answer that does not fit: 3 times.
+    /// How many effects a flow may have with `once`: 64.
+    pub onces: usize,
+    /// How large the value of one may be, in bytes of JSON: 16 KiB.
+    pub once_bytes: usize,
+    /// How often an [`Ask`](crate::Ask) asks again for an answer that does not fit: 3 times. A handler with a
+    /// [`Round`](crate::Round) decides for itself, within the limit of rounds.
     pub reasks: u32,
-    /// How many handlers may be waiting for an answer, in all: 10,000.
+    /// How many handlers with an [`Ask`](crate::Ask) may be waiting for an answer between legs, in all: 10,000.
     pub frames: usize,
     /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
     pub frames_per_principal: usize,
@@ -30,7 +35,8 @@ pub struct Limits {
     pub reply_bytes: usize,
     /// How long a leg waits for an equal one that is at work: 30 seconds.
     pub wait: Duration,
-    /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds.
+    /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds. It says so
+    /// every third of this.
     pub lease: Duration,
 }
 
@@ -39,6 +45,8 @@ impl Default for Limits {
         Self {
             rounds: 10,
             asks: 16,
+            onces: 64,
+            once_bytes: 16 * 1024,
             reasks: 3,
             frames: 10_000,
             frames_per_principal: 100,
@@ -60,6 +68,13 @@ impl Limits {
     /// Sets how many questions a round may have.
     pub fn with_asks(mut self, asks: usize) -> Self {
         self.asks = asks;
+        self
+    }
+
+    /// Sets how many effects a flow may have, and how large the value of each may be.
+    pub fn with_onces(mut self, onces: usize, bytes: usize) -> Self {
+        self.onces = onces;
+        self.once_bytes = bytes;
         self
     }
 

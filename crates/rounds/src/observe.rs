@@ -15,15 +15,16 @@ use crate::{
     seal::{FlowId, envelope::Method},
 };
 
-/// Sees what happens to every leg. Register one with [`RoundsBuilder::observe`](crate::RoundsBuilder::observe).
+/// Sees what happens to every leg, and to handlers that wait between legs. Register one with
+/// [`RoundsBuilder::observe`](crate::RoundsBuilder::observe).
 ///
-/// It is called in the leg's own task: return quickly.
+/// It is called in the task of the leg, or of the handler that waits: return quickly.
 pub trait Observe: Send + Sync + 'static {
     /// Something happened.
     fn event(&self, event: &Event<'_>);
 }
 
-/// One thing that happened to one leg.
+/// One thing that happened, to a leg or to a handler that waits.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -63,6 +64,11 @@ pub enum Station {
         /// The question's key.
         key: String,
     },
+    /// An effect has happened, which will not happen again in this flow.
+    Effect {
+        /// Its name.
+        name: String,
+    },
     /// The leg ends with these questions.
     Asked {
         /// The questions' keys.
@@ -72,7 +78,7 @@ pub enum Station {
     },
     /// The leg was refused with the frozen error, for a reason that stays here.
     Refused(Refusal),
-    /// The leg is over.
+    /// The leg is over; or, with [`Outcome::Expired`], a handler that was waiting between legs.
     Ended(Outcome),
 }
 
@@ -95,7 +101,7 @@ pub enum Outcome {
     Cancelled,
     /// The handler panicked.
     Panicked,
-    /// A handler that was waiting was ended: nobody came back in time, or the flow's time was over.
+    /// A handler that was waiting between legs was ended: nobody came back in time, or the flow's time was over.
     Expired,
 }
 
@@ -172,6 +178,7 @@ impl Observe for Tracing {
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
             Station::Started => tracing::debug!(target: "rounds", "started"),
             Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
+            Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),
             Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),
         }
     }

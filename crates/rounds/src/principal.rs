@@ -46,7 +46,8 @@ impl Principal {
         direct.cloned()
     }
 
-    /// Names principals with `identify`, and refuses to ask anything on behalf of nobody.
+    /// Names principals with `identify`, and refuses to ask anything on behalf of nobody: no state is sealed for them. A push
+    /// to a client of the legacy era has no state, and is not refused yet.
     ///
     /// ```
     /// use rounds::{Principal, Rounds};

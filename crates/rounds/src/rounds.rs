@@ -38,8 +38,8 @@ use crate::{
 /// `prompts/get` and `resources/read`; everything else passes through untouched. [`new`](Self::new) needs no
 /// configuration; [`builder`](Self::builder) has it all.
 ///
-/// Clones share everything: keys, ledger, limits. Where rmcp wants a factory, build once and clone there, or let
-/// [`streamable_http`](Self::streamable_http) do it.
+/// Clones share everything: keys, ledger, limits, and the handlers that wait. Where rmcp wants a factory, build once and
+/// clone there, or let [`streamable_http`](Self::streamable_http) do it.
 ///
 /// ```no_run
 /// use rmcp::{ServerHandler, ServiceExt, transport::stdio};
@@ -89,7 +89,8 @@ impl<H: ServerHandler> Rounds<H> {
         &self.handler
     }
 
-    /// How many handlers are waiting for an answer.
+    /// How many handlers with an [`Ask`](crate::Ask) are kept between legs. One that waits for a client of the legacy era is in
+    /// a call in flight, and is not among them.
     pub fn waiting(&self) -> usize {
         self.core.frames.count()
     }
@@ -177,7 +178,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// How long a person has to answer a round: ten minutes by default.
+    /// How long a person has to answer a round: ten minutes by default. A handler that waits for longer is dropped.
     pub fn round_lifetime(mut self, lifetime: Duration) -> Self {
         self.round_lifetime = lifetime;
         self
@@ -195,7 +196,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Takes the time from this clock.
+    /// Takes the time from this clock. By default the operating system's.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -207,7 +208,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Says what to do with clients of the legacy era.
+    /// Says what to do when a [`Round`](crate::Round) asks a client of the legacy era. An [`Ask`](crate::Ask) is not concerned:
+    /// it asks over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
         self.legacy = legacy;
         self

@@ -57,6 +57,10 @@ struct State {
     aborted: bool,
     /// The handler is over: nobody is there to be asked.
     ended: bool,
+    /// The leg is gone, and the handler lives only to end an effect that it has begun.
+    cancelled: bool,
+    /// How many effects are under way.
+    effects: usize,
     /// The driver is gone: no leg will ever be taken up.
     closed: bool,
     /// Whether the driver is polling just now, and will look at what is open when it is done.
@@ -135,6 +139,8 @@ impl Frame {
             inbox: None,
             aborted: false,
             ended: false,
+            cancelled: false,
+            effects: 0,
             closed: false,
             polling: false,
             waker: None,
@@ -195,6 +201,17 @@ impl Frame {
         true
     }
 
+    /// An effect begins. Until what this gives is dropped, the handler is not.
+    pub(crate) fn begin_effect(self: &Arc<Self>) -> Effect {
+        self.state().effects += 1;
+        Effect { frame: self.clone() }
+    }
+
+    /// Whether the handler lives only to end an effect that it has begun.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state().cancelled
+    }
+
     /// Ends the handler, wherever it is.
     pub(crate) fn abort(&self) {
         let mut state = self.state();
@@ -222,7 +239,7 @@ impl Frame {
         drop(inbox);
     }
 
-    fn event(&self, round: u32, station: &Station) {
+    pub(crate) fn event(&self, round: u32, station: &Station) {
         let (flow, method, target) = (Some(self.flow), self.method, self.target.as_str());
         self.core.observe(&Event { flow, round, method, target, station });
     }
@@ -233,6 +250,17 @@ fn wake(mut state: MutexGuard<'_, State>) {
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+/// An effect under way.
+pub(crate) struct Effect {
+    frame: Arc<Frame>,
+}
+
+impl Drop for Effect {
+    fn drop(&mut self) {
+        self.frame.state().effects -= 1;
     }
 }
 
@@ -494,6 +522,24 @@ impl Driver {
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         self.frame.end();
         if dropped.is_err() { Ending::Panicked } else { ending }
+    }
+
+    /// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
+    pub(crate) fn end(mut self) {
+        let mut state = self.frame.state();
+        state.cancelled = true;
+        let at_work = state.effects > 0 && self.handler.is_some();
+        drop(state);
+        if at_work {
+            tokio::spawn(async move {
+                let frame = self.frame.clone();
+                std::future::poll_fn(|cx| {
+                    let over = self.poll_handler(cx).is_some() || frame.state().effects == 0;
+                    if over { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            });
+        }
     }
 
     /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.

@@ -2,7 +2,14 @@
 //!
 //! open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -17,7 +24,8 @@ use tracing::Instrument;
 use super::{
     frame::{Driver, Ending, Frame, Resumption, Slot, Step},
     link::Link,
-    view::View,
+    once::Onces,
+    view::{RoundId, View},
 };
 use crate::{
     answer::Answers,
@@ -25,16 +33,19 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::Peer,
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, RoundId},
+    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Asked, Binding, Envelope, Kind, Method, Resume, Span},
+        envelope::{Binding, Envelope, Kind, Method, Resume, Span},
         token,
     },
 };
+
+/// Where a question says how long it is good for.
+const EXPIRES_IN: &str = "rounds/expiresInMs";
 
 /// Plays one leg and gives what goes back to the client.
 pub(crate) async fn play<X: Exchange, H: ServerHandler>(
@@ -44,8 +55,14 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
     context: RequestContext<RoleServer>,
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
-    let leg = Leg::new(core, &request, &context);
-    leg.play(handler, request, context).instrument(span).await
+    let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
+    let mut leg = pin!(leg.instrument(span));
+    // What the application plugged in, such as its observer or its way to tell principals, may panic as well; rmcp would
+    // leave its client without an answer.
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))).unwrap_or(Poll::Ready(Err(Stop::panicked().error)))
+    })
+    .await
 }
 
 /// Refuses a leg whose state or answers are not even of the right type.
@@ -141,15 +158,16 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(Answers::unsolicited(sent), None, false, &request, &context);
+        let view = self.view(Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
-            let admitted = self.core.ledger.admit(self.next(), self.keep(span)).await;
+            let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
             if let Err(error) = admitted {
                 self.abandon();
                 return Ok(X::Response::failed(unavailable(error))?);
             }
         }
+        self.asked(&response);
         Ok(response)
     }
 
@@ -180,9 +198,9 @@ impl<'a> Leg<'a> {
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan };
         let concluded = match envelope.resume {
-            Resume::Handler { settled, state } => {
+            Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let view = self.view(answers, state.clone(), true, &request, &context);
+                let view = self.view(answers, Onces::of(onces, envelope.span), state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
                 self.run(handler, request, view, context, Some(held), deadline).await
@@ -191,7 +209,7 @@ impl<'a> Leg<'a> {
                 Some(concluded) => concluded,
                 None => {
                     // Not here; whoever has it may still answer.
-                    drop(self.core.ledger.release(self.round, fence, Orphan::Free, false).await);
+                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
                     return Err(self.refuse(Refusal::FrameGone));
                 }
             },
@@ -206,6 +224,7 @@ impl<'a> Leg<'a> {
     fn view<X: Exchange>(
         &self,
         answers: Answers,
+        onces: Onces,
         state: Option<String>,
         solicited: bool,
         request: &X,
@@ -215,7 +234,7 @@ impl<'a> Leg<'a> {
         let arguments = if peer.can(Kind::Form) { None } else { request.arguments().cloned() };
         let request = (self.binding.method, self.binding.target.as_str());
         let frame = Frame::new(self.core.clone(), self.round.flow, request, arguments, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, answers, state, solicited, frame })
+        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -235,10 +254,10 @@ impl<'a> Leg<'a> {
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
-            let claimed = self.core.ledger.claim(self.round, bid).await;
+            let claimed = self.core.ledger.claim(self.round.claim(), bid).await;
             let waiting = match claimed.map_err(unavailable)? {
                 Claimed::Fresh(fence) if expires_at <= bid.keep.now => {
-                    drop(self.core.ledger.release(self.round, fence, bid.orphan, false).await);
+                    drop(self.core.ledger.release(self.round.claim(), fence, bid.orphan, false).await);
                     return Err(self.refuse(Refusal::Expired));
                 }
                 Claimed::Fresh(fence) => {
@@ -291,15 +310,15 @@ impl<'a> Leg<'a> {
         let mut driver = Driver::new(view.frame.clone(), self.round.number, called);
         let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
-            // The handler's destructors run before the leg is answered.
-            drop(driver);
-            return self.conclude::<X>(ran, &view.answers, deadline);
+            // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
+            driver.end();
+            return self.conclude::<X>(ran, Some(&view), deadline);
         }
         let slot = match Slot::take(&view.frame, self.binding.principal) {
             Ok(slot) => slot,
             Err(error) => return Ok((None, X::Response::failed(error)?)),
         };
-        let concluded = self.conclude::<X>(ran, &view.answers, deadline);
+        let concluded = self.conclude::<X>(ran, Some(&view), deadline);
         if let Ok((Some(span), _)) = &concluded {
             driver.park(slot, *span);
         }
@@ -325,7 +344,7 @@ impl<'a> Leg<'a> {
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
         let ran = self.hold(Some(held), stepped, context.ct).await;
-        let concluded = self.conclude::<X>(ran, &Answers::default(), deadline);
+        let concluded = self.conclude::<X>(ran, None, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
         }
@@ -357,14 +376,14 @@ impl<'a> Leg<'a> {
                 biased;
                 step = &mut run => return Ran::Stepped(step),
                 () = leg_token.cancelled(), if !gone => {
-                    let kept = ledger.release(self.round, fence, orphan, true).await;
+                    let kept = ledger.release(self.round.claim(), fence, orphan, true).await;
                     if !kept.unwrap_or(false) {
                         return Ran::Cancelled;
                     }
                     gone = true;
                 }
                 () = self.core.clock.sleep(lease / 3) => {
-                    let renewed = ledger.renew(self.round, fence, self.core.now() + lease).await;
+                    let renewed = ledger.renew(self.round.claim(), fence, self.core.now() + lease).await;
                     // A ledger that is away says nothing about who owns the round; settling will.
                     if let Ok(false) = renewed {
                         return Ran::Overtaken;
@@ -375,7 +394,7 @@ impl<'a> Leg<'a> {
     }
 
     /// What the handler's part comes to: a response, with its questions sealed.
-    fn conclude<X: Exchange>(&self, ran: Ran, answers: &Answers, deadline: Timestamp) -> Concluded<X::Response> {
+    fn conclude<X: Exchange>(&self, ran: Ran, view: Option<&View>, deadline: Timestamp) -> Concluded<X::Response> {
         let step = match ran {
             Ran::Stepped(step) => step,
             Ran::Cancelled => return Err(Stop::cancelled()),
@@ -406,7 +425,7 @@ impl<'a> Leg<'a> {
                 (asks, Some(Resume::Frame), (round.lifetime, round.patience))
             }
         };
-        match self.seal(asks, resume, times, answers, deadline) {
+        match self.seal(asks, resume, times, view, deadline) {
             Ok((span, asks)) => Ok((Some(span), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
@@ -418,7 +437,7 @@ impl<'a> Leg<'a> {
         mut asks: InputRequiredResult,
         resume: Option<Resume>,
         (lifetime, patience): (Duration, Duration),
-        answers: &Answers,
+        view: Option<&View>,
         deadline: Timestamp,
     ) -> Result<(Span, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
@@ -446,18 +465,21 @@ impl<'a> Leg<'a> {
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
-            resume: resume.unwrap_or_else(|| Resume::Handler { settled: answers.settled(&asked), state: kept }),
+            resume: resume.unwrap_or_else(|| Resume::Handler {
+                settled: view.map(|view| view.answers.settled(&asked)).unwrap_or_default(),
+                onces: view.map(|view| view.onces.recorded()).unwrap_or_default(),
+                state: kept,
+            }),
             asked,
         };
         let state = token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
         if state.len() > limits.token_bytes {
             return Err(FlowError::StateTooLarge { bytes: state.len(), limit: limits.token_bytes });
         }
-        self.asked(&envelope.asked, state.len());
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(patience).as_millis() as u64;
             let meta = asks.meta.get_or_insert_default();
-            meta.0.insert("rounds/expiresInMs".to_owned(), left.into());
+            meta.0.insert(EXPIRES_IN.to_owned(), left.into());
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
@@ -479,7 +501,7 @@ impl<'a> Leg<'a> {
         let concluded = concluded.map(|(_, response)| response);
         let reply = match &concluded {
             Err(stop) if stop.reopens => {
-                let released = self.core.ledger.release(self.round, fence, orphan, false).await;
+                let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
                 return concluded;
@@ -488,8 +510,8 @@ impl<'a> Leg<'a> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
-        match self.core.ledger.settle(self.round, fence, reply).await {
-            Ok(true) => concluded,
+        match self.core.ledger.settle(self.round.claim(), fence, reply).await {
+            Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken()),
             Err(error) => Err(unavailable(error).into()),
         }
@@ -504,10 +526,24 @@ impl<'a> Leg<'a> {
         match response?.into_asks() {
             Err(complete) => Ok(complete),
             Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {
-                Ok(_) => Ok(asks.into()),
+                Ok(_) => Ok(self.aged(asks).into()),
                 Err(error) => Ok(X::Response::failed(error)?),
             },
         }
+    }
+
+    /// The questions of an earlier reply, with less time left to answer them.
+    fn aged(&self, mut asks: InputRequiredResult) -> InputRequiredResult {
+        let keys = self.core.keys();
+        let open = |state: &String| token::open(&keys, self.core.limits.token_bytes, state).ok();
+        let plaintext = asks.request_state.as_ref().and_then(open);
+        let issued_at = plaintext.and_then(|plaintext| Some(Envelope::from_bytes(&plaintext).ok()?.span.issued_at));
+        let announced = asks.meta.as_mut().and_then(|meta| meta.0.get_mut(EXPIRES_IN));
+        if let (Some(issued_at), Some(left)) = (issued_at, announced) {
+            let age = self.core.now().since(issued_at).as_millis() as u64;
+            *left = left.as_u64().unwrap_or_default().saturating_sub(age).into();
+        }
+        asks
     }
 
     /// The round that this leg's questions begin.
@@ -520,9 +556,12 @@ impl<'a> Leg<'a> {
         Refusal::frozen().into()
     }
 
-    fn asked(&self, asked: &[Asked], bytes: usize) {
-        let keys = asked.iter().map(|asked| asked.key.clone()).collect();
-        self.event(&Station::Asked { keys, bytes });
+    fn asked(&self, response: &impl Response) {
+        if let Some(asks) = response.asks() {
+            let keys = asks.input_requests.iter().flat_map(|requests| requests.keys().cloned()).collect();
+            let bytes = asks.request_state.as_ref().map_or(0, String::len);
+            self.event(&Station::Asked { keys, bytes });
+        }
     }
 
     fn event(&self, station: &Station) {

@@ -4,4 +4,5 @@ pub(crate) mod claim;
 pub(crate) mod frame;
 pub(crate) mod leg;
 pub(crate) mod link;
+pub(crate) mod once;
 pub(crate) mod view;

@@ -4,8 +4,27 @@ use std::sync::Arc;
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::frame::Frame;
-use crate::{answer::Answers, error::FlowError, gate::Peer, ledger::RoundId};
+use super::{frame::Frame, once::Onces};
+use crate::{
+    answer::Answers,
+    error::FlowError,
+    gate::Peer,
+    ledger::{ClaimId, What},
+    seal::FlowId,
+};
+
+/// One round of one flow. The first leg answers none, and has the number zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundId {
+    pub(crate) flow: FlowId,
+    pub(crate) number: u32,
+}
+
+impl RoundId {
+    pub(crate) fn claim(self) -> ClaimId {
+        ClaimId { flow: self.flow, what: What::Round(self.number) }
+    }
+}
 
 /// One leg, from the inside.
 pub(crate) struct View {
@@ -17,6 +36,8 @@ pub(crate) struct View {
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
     pub(crate) solicited: bool,
+    /// The effects that have happened in this flow.
+    pub(crate) onces: Onces,
     /// Where the handler's questions go, if it waits for them.
     pub(crate) frame: Arc<Frame>,
 }

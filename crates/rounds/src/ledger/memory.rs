@@ -8,17 +8,18 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Bid, Claim, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, RoundId, Step};
+use super::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Step};
 use crate::clock::{BoxFuture, Timestamp};
 
 /// Keeps claims and replies in this process's memory.
 ///
-/// Claims are small records of fixed size and are kept until their token expires, under any pressure: when there are
+/// Claims are small records of fixed size and are kept [until their time](super::Keep), under any pressure: when there are
 /// as many as the limit, new flows are refused instead. Replies are kept within a budget of bytes, and the oldest go
 /// first; a retry of one that is gone gets the frozen error, and never runs again.
 ///
-/// It forgets everything on a restart. With keys that outlive the process, a token that was used before the restart
-/// can then be used once more until it expires; where that matters, share a ledger that outlives the process too.
+/// It forgets everything on a restart. With keys that outlive the process, a token of a [`Round`](crate::Round) that was
+/// used before the restart can then be used once more until it expires; where that matters, share a ledger that outlives
+/// the process too.
 #[derive(Debug, Clone)]
 pub struct MemoryLedger {
     table: Arc<Mutex<Table>>,
@@ -66,9 +67,9 @@ impl Default for MemoryLedger {
 
 #[derive(Debug)]
 struct Table {
-    claims: HashMap<RoundId, Entry>,
+    claims: HashMap<ClaimId, Entry>,
     /// When each claim may be forgotten, the soonest first.
-    expiry: BinaryHeap<Reverse<(Timestamp, RoundId)>>,
+    expiry: BinaryHeap<Reverse<(Timestamp, ClaimId)>>,
     replies: Replies,
     limit: usize,
 }
@@ -82,31 +83,31 @@ struct Entry {
 
 impl Table {
     fn forget_expired(&mut self, now: Timestamp) {
-        while let Some(&Reverse((until, round))) = self.expiry.peek() {
+        while let Some(&Reverse((until, id))) = self.expiry.peek() {
             if now < until {
                 return;
             }
             self.expiry.pop();
-            let running = self.claims.get(&round).and_then(|entry| entry.claim.running_until());
+            let running = self.claims.get(&id).and_then(|entry| entry.claim.running_until());
             if let Some(lease_until) = running.filter(|lease_until| now < *lease_until) {
-                self.expiry.push(Reverse((lease_until, round)));
+                self.expiry.push(Reverse((lease_until, id)));
             } else {
-                self.claims.remove(&round);
-                self.replies.remove(round);
+                self.claims.remove(&id);
+                self.replies.remove(id);
             }
         }
     }
 
-    fn entry(&mut self, round: RoundId, keep: Keep) -> &mut Entry {
-        self.claims.entry(round).or_insert_with(|| {
-            self.expiry.push(Reverse((keep.until, round)));
+    fn entry(&mut self, id: ClaimId, keep: Keep) -> &mut Entry {
+        self.claims.entry(id).or_insert_with(|| {
+            self.expiry.push(Reverse((keep.until, id)));
             Entry::default()
         })
     }
 
     /// Changes a claim and wakes whoever waits for the outcome.
-    fn change<T>(&mut self, round: RoundId, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
-        let entry = self.claims.get_mut(&round)?;
+    fn change<T>(&mut self, id: ClaimId, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
+        let entry = self.claims.get_mut(&id)?;
         let outcome = change(&mut entry.claim);
         if let Some(awaited) = entry.awaited.take_if(|_| entry.claim.running_until().is_none()) {
             awaited.notify_waiters();
@@ -116,11 +117,11 @@ impl Table {
 }
 
 impl Ledger for MemoryLedger {
-    fn admit(&self, round: RoundId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
         let mut table = self.table();
         table.forget_expired(keep.now);
         let admitted = if table.claims.len() < table.limit {
-            table.entry(round, keep);
+            table.entry(id, keep);
             Ok(())
         } else {
             Err(LedgerError::Full { limit: table.limit })
@@ -128,10 +129,10 @@ impl Ledger for MemoryLedger {
         ready(admitted)
     }
 
-    fn claim(&self, round: RoundId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         let mut table = self.table();
         table.forget_expired(bid.keep.now);
-        let entry = table.entry(round, bid.keep);
+        let entry = table.entry(id, bid.keep);
         let now = bid.keep.now;
         let claimed = match entry.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
             Step::Fresh(fence) => Claimed::Fresh(fence),
@@ -139,39 +140,39 @@ impl Ledger for MemoryLedger {
                 let awaited = entry.awaited.get_or_insert_default().clone();
                 Claimed::Running(Box::pin(wait(awaited)))
             }
-            Step::Done => Claimed::Done(table.replies.get(round)),
+            Step::Done => Claimed::Done(table.replies.get(id)),
             Step::AnsweredOtherwise => Claimed::AnsweredOtherwise,
             Step::Dead => Claimed::Dead,
         };
         ready(Ok(claimed))
     }
 
-    fn renew(&self, round: RoundId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        let renewed = self.table().change(round, |claim| claim.renew(fence, lease_until));
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        let renewed = self.table().change(id, |claim| claim.renew(fence, lease_until));
         ready(Ok(renewed.unwrap_or(false)))
     }
 
-    fn settle(&self, round: RoundId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let settled = table.change(round, |claim| claim.settle(fence)).unwrap_or(false);
+        let settled = table.change(id, |claim| claim.settle(fence)).unwrap_or(false);
         if let Some(reply) = reply.filter(|_| settled) {
-            table.replies.insert(round, reply);
+            table.replies.insert(id, reply);
         }
         ready(Ok(settled))
     }
 
     fn release(
         &self,
-        round: RoundId,
+        id: ClaimId,
         fence: Fence,
         orphan: Orphan,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
         let awaited = |entry: &Entry| entry.awaited.as_ref().is_some_and(|awaited| Arc::strong_count(awaited) > 1);
-        let kept = unless_awaited && table.claims.get(&round).is_some_and(awaited);
+        let kept = unless_awaited && table.claims.get(&id).is_some_and(awaited);
         if !kept {
-            table.change(round, |claim| claim.release(fence, orphan));
+            table.change(id, |claim| claim.release(fence, orphan));
         }
         ready(Ok(kept))
     }
@@ -193,8 +194,8 @@ fn ready<T: Send + 'static>(outcome: Result<T, LedgerError>) -> BoxFuture<'stati
 /// Replies within a budget of bytes, the oldest dropped first.
 #[derive(Debug)]
 struct Replies {
-    kept: HashMap<RoundId, Vec<u8>>,
-    order: VecDeque<RoundId>,
+    kept: HashMap<ClaimId, Vec<u8>>,
+    order: VecDeque<ClaimId>,
     bytes: usize,
     budget: usize,
 }
@@ -204,17 +205,17 @@ impl Replies {
         Self { kept: HashMap::new(), order: VecDeque::new(), bytes: 0, budget }
     }
 
-    fn get(&self, round: RoundId) -> Option<Vec<u8>> {
-        self.kept.get(&round).cloned()
+    fn get(&self, id: ClaimId) -> Option<Vec<u8>> {
+        self.kept.get(&id).cloned()
     }
 
-    fn insert(&mut self, round: RoundId, reply: Vec<u8>) {
+    fn insert(&mut self, id: ClaimId, reply: Vec<u8>) {
         if reply.len() > self.budget {
             return;
         }
         self.bytes += reply.len();
-        self.order.push_back(round);
-        self.kept.insert(round, reply);
+        self.order.push_back(id);
+        self.kept.insert(id, reply);
         while self.bytes > self.budget
             && let Some(oldest) = self.order.pop_front()
         {
@@ -222,12 +223,12 @@ impl Replies {
         }
     }
 
-    fn remove(&mut self, round: RoundId) {
-        if let Some(reply) = self.kept.remove(&round) {
+    fn remove(&mut self, id: ClaimId) {
+        if let Some(reply) = self.kept.remove(&id) {
             self.bytes -= reply.len();
             // The order keeps names of replies that expired; they are worth a sweep when they are most of it.
             if self.order.len() > 2 * self.kept.len() + 16 {
-                self.order.retain(|round| self.kept.contains_key(round));
+                self.order.retain(|id| self.kept.contains_key(id));
             }
         }
     }
@@ -237,7 +238,7 @@ impl Replies {
 mod tests {
     use super::*;
     use crate::{
-        ledger::suite,
+        ledger::{What, suite},
         seal::{Digest, FlowId},
     };
 
@@ -246,8 +247,8 @@ mod tests {
         suite::run(|| async { MemoryLedger::new() }).await;
     }
 
-    fn round(number: u32) -> RoundId {
-        RoundId { flow: FlowId::from_bytes([1; 16]), number }
+    fn round(number: u32) -> ClaimId {
+        ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(number) }
     }
 
     fn keep(now: u64, until: u64) -> Keep {

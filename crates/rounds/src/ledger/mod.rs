@@ -26,42 +26,46 @@ use crate::{
 pub trait Ledger: Send + Sync + 'static {
     /// A new flow is about to hand out its first token. Refuse it with [`LedgerError::Full`] when the claims of all
     /// open flows would no longer fit; a flow that was let in is never refused later.
-    fn admit(&self, round: RoundId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>>;
+    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>>;
 
     /// A leg wants to answer a round. A round that is not known yet is free.
-    fn claim(&self, round: RoundId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
+    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
 
     /// The owner is still at work. False when the round was taken over.
-    fn renew(&self, round: RoundId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>>;
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The owner has a reply, which is kept for equal retries; with none (too large to keep) they are refused. False
     /// when the round was taken over: then nothing was recorded, and the reply is not to leave.
-    fn settle(&self, round: RoundId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>>;
+    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
     /// is true: the owner has to go on for them.
     fn release(
         &self,
-        round: RoundId,
+        id: ClaimId,
         fence: Fence,
         orphan: Orphan,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 }
 
-/// One round of one flow: what is claimed.
+/// What is claimed, of which flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RoundId {
+pub struct ClaimId {
     /// The flow.
     pub flow: FlowId,
-    /// Which of its rounds, counted from one.
-    pub number: u32,
+    /// What of it.
+    pub what: What,
 }
 
-impl fmt::Display for RoundId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.flow, self.number)
-    }
+/// What a flow has that only one may have at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum What {
+    /// The right to answer one of its rounds, counted from one. What is kept of it is the reply.
+    Round(u32),
+    /// The right to run one of its effects, by a digest of its name. What is kept of it is the effect's value.
+    Once(Digest),
 }
 
 /// How long a record is kept: not for a moment less than until `until`, as forgetting a claim earlier would let its
@@ -70,7 +74,8 @@ impl fmt::Display for RoundId {
 pub struct Keep {
     /// The time now.
     pub now: Timestamp,
-    /// When the token that the record guards has expired by every clock of the fleet: a minute after it says it does.
+    /// When the token that the record guards has expired by every clock of the fleet, and no leg waits for its outcome any
+    /// more: its expiry, a minute, and [the wait limit](crate::Limits::wait).
     pub until: Timestamp,
 }
 

@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Bid, Claimed, Keep, Ledger, Orphan, RoundId};
+use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, What};
 use crate::{
     clock::{Clock as _, SystemClock, Timestamp},
     seal::{Digest, FlowId},
@@ -23,7 +23,7 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_free_round_is_given_once(&ledger().await).await;
     equal_answers_get_the_reply_and_other_answers_are_refused(&ledger().await).await;
     a_reply_that_was_not_kept_is_gone_and_not_run_again(&ledger().await).await;
-    rounds_and_flows_are_apart(&ledger().await).await;
+    rounds_effects_and_flows_are_apart(&ledger().await).await;
     a_lapsed_lease_is_taken_over_and_the_old_owner_is_fenced_out(&ledger().await).await;
     a_renewed_lease_is_not_taken_over(&ledger().await).await;
     a_lapsed_lease_of_a_linear_flow_is_dead(&ledger().await).await;
@@ -35,10 +35,10 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn round() -> RoundId {
+fn round() -> ClaimId {
     let mut flow = [0; 16];
     getrandom::fill(&mut flow).expect("the operating system provides randomness");
-    RoundId { flow: FlowId::from_bytes(flow), number: 1 }
+    ClaimId { flow: FlowId::from_bytes(flow), what: What::Round(1) }
 }
 
 fn now() -> Timestamp {
@@ -58,20 +58,20 @@ fn bid(answers: &str) -> Bid {
     bid_at(now(), answers, Orphan::Free)
 }
 
-async fn claim(ledger: &impl Ledger, round: RoundId, bid: Bid) -> Claimed {
-    ledger.claim(round, bid).await.expect("the ledger is there")
+async fn claim(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> Claimed {
+    ledger.claim(id, bid).await.expect("the ledger is there")
 }
 
-async fn fresh(ledger: &impl Ledger, round: RoundId, bid: Bid) -> u32 {
-    match claim(ledger, round, bid).await {
+async fn fresh(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> u32 {
+    match claim(ledger, id, bid).await {
         Claimed::Fresh(fence) => fence,
         other => panic!("expected a fresh claim, got {other:?}"),
     }
 }
 
-async fn settle(ledger: &impl Ledger, round: RoundId, fence: u32, reply: Option<&str>) -> bool {
+async fn settle(ledger: &impl Ledger, id: ClaimId, fence: u32, reply: Option<&str>) -> bool {
     let reply = reply.map(|reply| reply.as_bytes().to_vec());
-    ledger.settle(round, fence, reply).await.expect("the ledger is there")
+    ledger.settle(id, fence, reply).await.expect("the ledger is there")
 }
 
 async fn a_free_round_is_given_once(ledger: &impl Ledger) {
@@ -104,10 +104,11 @@ async fn a_reply_that_was_not_kept_is_gone_and_not_run_again(ledger: &impl Ledge
     assert!(matches!(again, Claimed::Done(None)), "{again:?}");
 }
 
-async fn rounds_and_flows_are_apart(ledger: &impl Ledger) {
+async fn rounds_effects_and_flows_are_apart(ledger: &impl Ledger) {
     let first = round();
-    let next = RoundId { number: 2, ..first };
-    for round in [first, next, round()] {
+    let next = ClaimId { what: What::Round(2), ..first };
+    let effect = |name| ClaimId { what: What::Once(Digest::of_once(name)), ..first };
+    for round in [first, next, effect("one"), effect("other"), round()] {
         fresh(ledger, round, bid("yes")).await;
     }
 }

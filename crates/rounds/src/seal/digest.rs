@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::envelope::FlowId;
+
 /// A SHA-256 digest.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -28,6 +30,16 @@ impl Digest {
     /// Of the name of whoever is calling.
     pub(crate) fn of_principal(name: &str) -> Self {
         Self::of_parts("principal", name.as_bytes())
+    }
+
+    /// Of the name of an effect.
+    pub(crate) fn of_once(name: &str) -> Self {
+        Self::of_parts("once", name.as_bytes())
+    }
+
+    /// Of an effect of one flow: the same whenever it is tried, and known to nobody else.
+    pub(crate) fn of_effect(flow: FlowId, name: &str) -> Self {
+        Self::of_parts("effect", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
     /// The bytes of the digest.

@@ -110,9 +110,14 @@ impl Span {
     pub(crate) fn remembered_until(&self) -> Timestamp {
         self.expires_at + CLOCK_SKEW
     }
+
+    /// The same of the flow, and so of the effects it has had.
+    pub(crate) fn deadline_remembered_until(&self) -> Timestamp {
+        self.deadline + CLOCK_SKEW
+    }
 }
 
-/// Everything a flow knows between two legs. Only [`Envelope::open`] makes one from a token.
+/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope {
     pub(crate) flow: FlowId,
@@ -133,8 +138,9 @@ pub(crate) struct Asked {
 /// How the flow goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resume {
-    /// By calling the handler again, with what was answered so far and the state it kept.
-    Handler { settled: Vec<(String, Settled)>, state: Option<String> },
+    /// By calling the handler again, with what was answered so far, the values of its effects (as JSON text, by name) and
+    /// the state it kept.
+    Handler { settled: Vec<(String, Settled)>, onces: Vec<(String, String)>, state: Option<String> },
     /// By waking the handler that waits under the flow's name.
     Frame,
 }
@@ -215,7 +221,7 @@ mod tests {
                 arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
             },
             asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
-            resume: Resume::Handler { settled: vec![], state: None },
+            resume: Resume::Handler { settled: vec![], onces: vec![], state: None },
         }
     }
 

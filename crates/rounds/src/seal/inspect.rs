@@ -38,6 +38,8 @@ pub struct Inspected {
     pub waits: bool,
     /// The answers of earlier rounds: the content as JSON, or how it was refused.
     pub settled: Vec<(String, Result<String, &'static str>)>,
+    /// The effects that have happened, by name, with their values as JSON.
+    pub onces: Vec<(String, String)>,
     /// What the handler kept.
     pub state: Option<String>,
 }
@@ -52,9 +54,9 @@ impl Inspected {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
-        let (waits, settled, state) = match envelope.resume {
-            Resume::Handler { settled, state } => (false, settled, state),
-            Resume::Frame => (true, vec![], None),
+        let (waits, settled, onces, state) = match envelope.resume {
+            Resume::Handler { settled, onces, state } => (false, settled, onces, state),
+            Resume::Frame => (true, vec![], vec![], None),
         };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
@@ -77,6 +79,7 @@ impl Inspected {
             asked: envelope.asked.into_iter().map(|asked| (asked.key, asked.kind)).collect(),
             waits,
             settled: settled.collect(),
+            onces,
             state,
         })
     }
@@ -105,6 +108,9 @@ impl fmt::Display for Inspected {
         for (key, settled) in &self.settled {
             let (Ok(settled) | Err(settled)) = settled.as_deref().map_err(|how| *how);
             writeln!(f, "settled    {key}: {settled}")?;
+        }
+        for (name, value) in &self.onces {
+            writeln!(f, "once       {name}: {value}")?;
         }
         if self.waits {
             writeln!(f, "handler    waits in memory")?;

@@ -29,7 +29,7 @@ pub struct Ask {
     frame: Arc<Frame>,
 }
 
-/// What a person answered.
+/// What a person answered, as [`Asking::answer`] gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "handlers match on all three")]
 pub enum Answer<T> {
@@ -42,7 +42,7 @@ pub enum Answer<T> {
 }
 
 impl Ask {
-    /// For handlers that are not written with rmcp's macros, such as those of resources.
+    /// The `Ask` of a request, for handlers that are not written with rmcp's macros, such as those of resources.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl Ask {
         self.asking(Query::form(), message)
     }
 
-    /// Asks for a yes. True only when the person agreed and said yes; a no, a decline and a dismissal are all false.
+    /// Asks for a yes. Awaited, it is true only when the person agreed and said yes; a no, a decline and a dismissal are all
+    /// false. [`Asking::answer`] tells them apart.
     pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
         let mut query = Query::<bool>::form();
         query.default_key = || "confirm".to_owned();
@@ -129,7 +130,7 @@ impl Ask {
         self.frame.with_peer(|peer| peer.era)
     }
 
-    /// Whether the client can be asked with a form.
+    /// Whether the client can be asked with a form: it declared so, and there is a way to ask it.
     pub fn can_form(&self) -> bool {
         self.can(Kind::Form)
     }
@@ -236,21 +237,25 @@ enum Otherwise<T> {
 }
 
 impl<T: Send + 'static> Asking<T> {
-    /// The question's key on the wire. By default the name of the type it asks for (`Units` becomes `units`), `confirm`,
-    /// `url`, or `answer`; a number is appended when that is taken.
+    /// The question's key on the wire, and the name of the field of a form with one. By default the name of the type it asks
+    /// for (`Units` becomes `units`, a plain type such as `String` becomes `answer`), or `confirm`, `url`, `sample` or `roots`.
+    /// When another open question has the default already, a number is appended to the key; a key that is given twice is
+    /// [`FlowError::DuplicateKey`].
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long this question may wait, instead of as long as a round. When it is over, the question is withdrawn and gives
+    /// How long this question may wait, in place of [a round's lifetime](crate::RoundsBuilder::round_lifetime); shorter or
+    /// longer, but not beyond the flow's deadline. When it is over, the question is withdrawn and gives
     /// [`FlowError::NotInTime`].
     pub fn within(mut self, time: Duration) -> Self {
         self.within = Some(time);
         self
     }
 
-    /// What to take when the client cannot be asked. It does not stand in for a person who was asked and said no.
+    /// What to take when the client [cannot be asked](FlowError::cannot_ask). It does not stand in for a person who was asked
+    /// and said no.
     pub fn or(mut self, value: T) -> Self {
         self.otherwise = Some(Otherwise::Value(value));
         self
@@ -270,7 +275,8 @@ impl<T: Send + 'static> Asking<T> {
     ///
     /// # Errors
     ///
-    /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the answers do not fit.
+    /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the flow has ended, the answers do
+    /// not fit, or no form can ask for the type.
     pub async fn answer(self) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let key_is_default = key.is_none();

@@ -20,11 +20,12 @@ use crate::{
     flow::view::View,
     form::{Form, FormType, Problem},
     gate::Era,
-    seal::{FlowId, envelope::Kind},
+    seal::{Digest, FlowId, envelope::Kind},
 };
 
 /// One round, in the hands of a handler that is called again for each.
 ///
+/// It is for flows that have to survive a restart or to go on at any instance; [`Ask`](crate::Ask) is easier to write.
 /// Take it as an argument of a `#[tool]` method, look at what was [`given`](Self::given), and ask for what is missing:
 ///
 /// ```
@@ -64,19 +65,20 @@ use crate::{
 /// }
 /// ```
 ///
-/// In a prompt it is a `Round<GetPromptResponse>`, in a resource a `Round<ReadResourceResponse>`, taken out of the
-/// request context with [`from_context`](Self::from_context).
+/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::PromptResponse) for what the
+/// method returns. In a resource it is a `Round<ReadResourceResponse>`, taken out of the request context with
+/// [`from_context`](Self::from_context).
 ///
 /// # What runs again
 ///
-/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each round,
-/// so keep it free of effects, or put effects after the last question.
+/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each leg,
+/// so keep it free of effects, put effects after the last question, or wrap them in [`once`](Self::once).
 ///
 /// # What holds
 ///
 /// The answers and the state in a round were sealed by this server for this request: same principal, same target, same
 /// arguments. The same answers get the same reply without another run; other answers to a round that was answered are
-/// refused.
+/// refused. Only answers that came with no state at all are taken as they are: [`solicited`](Self::solicited) tells.
 pub struct Round<R = CallToolResponse> {
     view: Arc<View>,
     response: PhantomData<fn() -> R>,
@@ -151,6 +153,58 @@ impl<R: From<InputRequiredResult>> Round<R> {
         }
     }
 
+    /// Runs an effect once in this flow, however often the handler runs: later legs, retries of a leg, and legs that go back
+    /// to an older token get the value it had.
+    ///
+    /// ```
+    /// # use rounds::{FlowError, Round};
+    /// # async fn handler(round: Round, audit: &std::sync::Mutex<Vec<String>>) -> Result<(), FlowError> {
+    /// let number = round.once("audit", async || {
+    ///     let mut audit = audit.lock().unwrap();
+    ///     audit.push("asked for the weather".to_owned());
+    ///     audit.len()
+    /// }).await?;
+    /// # let _: usize = number; Ok(()) }
+    /// ```
+    ///
+    /// The value is kept as JSON, in the sealed state and in the ledger. An effect that has begun comes to its end, also when
+    /// its client goes away; what stands after it does not begin then. Two windows remain. A process that dies between the
+    /// effect and its record runs it again: pass [`once_key`](Self::once_key) along, and whoever has the effect can tell.
+    /// And the first leg of a flow has no name yet that a client could retry: a call that is sent again is another flow.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::DuplicateOnce`] for a name that this run has used; [`FlowError::TooManyOnces`] and
+    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::OnceLost`] when its value is
+    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes) or no longer kept; [`FlowError::Retry`] when the ledger
+    /// is away.
+    pub async fn once<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> T,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
+    }
+
+    /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
+    /// same name, in this leg or a later one, and keeps its [key](Self::once_key).
+    ///
+    /// # Errors
+    ///
+    /// The effect's own, and those of [`once`](Self::once).
+    pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, effect).await
+    }
+
+    /// The idempotency key of an effect: the same whenever it is tried in this flow, and in no other.
+    pub fn once_key(&self, name: &str) -> String {
+        format!("{:?}", Digest::of_effect(self.view.round.flow, name))
+    }
+
     /// Ends the leg with one form. Short for [`asks`](Self::asks)`().form(key, message).send()`.
     ///
     /// # Errors
@@ -160,7 +214,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.asks().form::<T>(key, message).send()
     }
 
-    /// Ends the leg with one page to visit.
+    /// Ends the leg with one page to visit. Short for [`asks`](Self::asks)`().url(key, message, url).send()`.
     ///
     /// # Errors
     ///
@@ -201,17 +255,17 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.round.flow
     }
 
-    /// Which protocol the client speaks. One of the legacy era cannot be asked from here.
+    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`: name a default, or end the call.
     pub fn era(&self) -> Era {
         self.view.peer.era
     }
 
-    /// What the client declared with this request.
+    /// What the client can be asked: what it declared with this request, or in its handshake if it is of the legacy era.
     pub fn capabilities(&self) -> &ClientCapabilities {
         &self.view.peer.capabilities
     }
 
-    /// Whether the client can be asked with a form.
+    /// Whether the client can be asked with a form. Always false for one of the legacy era, as are those below.
     pub fn can_form(&self) -> bool {
         self.can(Kind::Form)
     }
@@ -251,7 +305,8 @@ impl<R> Clone for Round<R> {
 impl<R> std::fmt::Debug for Round<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Round")
-            .field("round", &format_args!("{}", self.view.round))
+            .field("flow", &self.view.round.flow)
+            .field("number", &self.view.round.number)
             .field("era", &self.view.peer.era)
             .field("solicited", &self.view.solicited)
             .finish_non_exhaustive()

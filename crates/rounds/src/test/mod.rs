@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, tool, tool_handler, tool_router};
-//! use rounds::{FlowError, Given, Round, Rounds, text, test::{Client, Events}};
+//! use rounds::{Ask, FlowError, Rounds, test::{Client, Events}};
 //! use serde_json::json;
 //!
 //! struct Greeter { tool_router: ToolRouter<Self> }
@@ -13,12 +13,9 @@
 //! #[tool_router]
 //! impl Greeter {
 //!     #[tool(description = "Greets by name")]
-//!     async fn greet(&self, round: Round) -> Result<rmcp::model::CallToolResponse, FlowError> {
-//!         match round.given::<String>("name") {
-//!             Given::Accepted(name) => Ok(text(format!("Hello, {name}!"))),
-//!             Given::Declined | Given::Cancelled => Ok(text("Hello, whoever you are!")),
-//!             Given::Missing | Given::Invalid(_) => round.ask_form::<String>("name", "What is your name?"),
-//!         }
+//!     async fn greet(&self, ask: Ask) -> Result<String, FlowError> {
+//!         let name: String = ask.form("What is your name?").key("name").await?;
+//!         Ok(format!("Hello, {name}!"))
 //!     }
 //! }
 //!
@@ -30,15 +27,23 @@
 //! let events = Events::new();
 //! let greeter = Greeter { tool_router: Greeter::tool_router() };
 //! let server = Rounds::builder(greeter).observe(events.clone()).build().unwrap();
-//! let client = Client::modern(server).await;
+//! let client = Client::modern(server.clone()).await;
 //!
 //! let asked = client.call("greet", json!({})).await.asked();
 //! assert_eq!(asked.message("name"), "What is your name?");
 //! let answered = asked.accept("name", json!({"name": "Ada"}));
 //! assert_eq!(answered.send(&client).await.text(), "Hello, Ada!");
 //! assert_eq!(answered.send(&client).await.text(), "Hello, Ada!"); // a retry: the same reply
-//! assert_eq!(events.runs("greet"), 2);                            // and no further run
+//! assert_eq!(events.runs("greet"), 1);                            // and no further run
 //! asked.decline("name").send(&client).await.frozen();             // a fork: refused
+//!
+//! // A client of the legacy era is asked while its call is in flight.
+//! let client = Client::legacy(server).await;
+//! let call = client.start("tools/call", json!({"name": "greet"})).await;
+//! let pushed = client.pushed().await.unwrap();
+//! assert_eq!(pushed.params()["message"], "What is your name?");
+//! pushed.answer(json!({"action": "accept", "content": {"name": "Ada"}})).await;
+//! assert_eq!(call.finish().await.text(), "Hello, Ada!");
 //! # }
 //! ```
 

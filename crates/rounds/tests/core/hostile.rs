@@ -1,7 +1,7 @@
 //! What no honest client would send. None of it crashes the server, has an effect, or is told which check it failed.
 
 use crate::common::{Desk, Reply, Stage, large, secs, sell, shop, small};
-use rounds::{Given, Method, Refusal, observe::Outcome};
+use rounds::{Given, Method, Refusal, Rounds, observe::Outcome, test::Client};
 use serde_json::{Value, json};
 
 /// The three requests that may be answered with a question, each with what it needs.
@@ -246,4 +246,21 @@ async fn every_refusal_looks_the_same_on_the_wire() {
         assert_eq!(leg.response().as_object().unwrap().len(), 3, "jsonrpc, id and error: {}", leg.response());
     }
     assert_eq!(stage.effects.count() + other.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_in_what_the_application_plugged_in_is_answered_too() {
+    struct Nervous;
+    impl rounds::observe::Observe for Nervous {
+        fn event(&self, event: &rounds::observe::Event<'_>) {
+            assert_ne!(event.round, 1, "as the test wants it");
+        }
+    }
+    let client = Client::modern(Rounds::builder(shop()).observe(Nervous).build().expect("it builds")).await;
+    let asked = client.call("order", json!({"item": "tea"})).await.asked();
+    let leg = asked.accept("size", small()).send(&client).await;
+    assert_eq!((&leg.error()["code"], &leg.error()["message"]), (&json!(-32603), &json!("the handler panicked")));
+    let identify = |_: &rmcp::service::RequestContext<rmcp::RoleServer>| panic!("as the test wants it");
+    let client = Client::modern(Rounds::builder(shop()).principal(identify).build().expect("it builds")).await;
+    assert_eq!(client.call("order", json!({"item": "tea"})).await.error()["code"], -32603);
 }

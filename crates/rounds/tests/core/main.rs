@@ -14,6 +14,7 @@ mod keys;
 mod ledger;
 mod limits;
 mod methods;
+mod once;
 mod principal;
 mod replay;
 mod time;

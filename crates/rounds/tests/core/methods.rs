@@ -3,13 +3,11 @@
 use crate::common::{Stage, large, shop, small};
 use rmcp::{
     ErrorData, ServerHandler,
-    handler::server::{prompt::IntoGetPromptResult, router::prompt::PromptRouter},
-    model::{
-        GetPromptResponse, GetPromptResult, InputRequiredResult, PromptMessage, Role, ServerCapabilities, ServerConfig,
-    },
+    handler::server::router::prompt::PromptRouter,
+    model::{PromptMessage, Role, ServerCapabilities, ServerConfig},
     prompt, prompt_handler, prompt_router,
 };
-use rounds::{Given, Round, Rounds, test::Client};
+use rounds::{Given, PromptResponse, Round, Rounds, test::Client};
 use serde_json::json;
 
 #[tokio::test]
@@ -63,29 +61,14 @@ struct Poet {
 #[prompt_router]
 impl Poet {
     #[prompt(name = "poem")]
-    async fn poem(&self, round: Round<Verse>) -> Result<Verse, ErrorData> {
+    async fn poem(&self, round: Round<PromptResponse>) -> Result<PromptResponse, ErrorData> {
         match round.given::<String>("about") {
             Given::Accepted(about) => {
                 let message = PromptMessage::new_text(Role::User, format!("A poem about {about}, please."));
-                Ok(Verse(GetPromptResult::new(vec![message]).into()))
+                Ok(vec![message].into())
             }
             _ => Ok(round.ask_form::<String>("about", "About what?")?),
         }
-    }
-}
-
-/// rmcp does not take a [`GetPromptResponse`] from a prompt method, so it is given one that does what it says.
-struct Verse(GetPromptResponse);
-
-impl From<InputRequiredResult> for Verse {
-    fn from(asks: InputRequiredResult) -> Self {
-        Self(asks.into())
-    }
-}
-
-impl IntoGetPromptResult for Verse {
-    fn into_get_prompt_result(self) -> Result<GetPromptResponse, ErrorData> {
-        Ok(self.0)
     }
 }
 

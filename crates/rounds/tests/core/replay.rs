@@ -122,6 +122,11 @@ async fn going_back_to_an_older_token_gives_the_recorded_question_byte_for_byte(
     again(&replayed.clone().asked().accept("sweet", json!({"sweet": false})), &done, &stage.client).await;
     replayed.asked().accept("sweet", json!({"sweet": true})).send(&stage.client).await.frozen();
     assert_eq!((stage.runs(), stage.effects.count()), (3, 1));
+
+    // Only the time that is left has become less.
+    stage.clock.advance(crate::common::secs(60));
+    let left = first.send(&stage.client).await.asked().result()["_meta"]["rounds/expiresInMs"].clone();
+    assert_eq!(left, json!(540_000));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -7,7 +7,7 @@ use std::{
 
 use rounds::{
     BoxFuture, Timestamp,
-    ledger::{Bid, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, RoundId},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan},
 };
 use tokio::sync::watch;
 
@@ -64,6 +64,11 @@ impl Faulty {
         asked.wait_for(enough).await.expect("the ledger is there");
     }
 
+    /// How many claims were asked of it.
+    pub fn claims_so_far(&self) -> usize {
+        self.asked.borrow().get(&Step::Claim).copied().unwrap_or_default()
+    }
+
     fn plan(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().expect("nobody panics with it")
     }
@@ -88,32 +93,32 @@ impl Faulty {
 }
 
 impl Ledger for Faulty {
-    fn admit(&self, round: RoundId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.when_there(Step::Admit, || self.kept.admit(round, keep))
+    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.when_there(Step::Admit, || self.kept.admit(id, keep))
     }
 
-    fn claim(&self, round: RoundId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         if std::mem::take(&mut self.plan().owner_is_lost) {
-            drop(self.kept.claim(round, bid));
+            drop(self.kept.claim(id, bid));
         }
-        self.when_there(Step::Claim, || self.kept.claim(round, bid))
+        self.when_there(Step::Claim, || self.kept.claim(id, bid))
     }
 
-    fn renew(&self, round: RoundId, fence: Fence, until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        self.when_there(Step::Renew, || self.kept.renew(round, fence, until))
+    fn renew(&self, id: ClaimId, fence: Fence, until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        self.when_there(Step::Renew, || self.kept.renew(id, fence, until))
     }
 
-    fn settle(&self, round: RoundId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        self.when_there(Step::Settle, || self.kept.settle(round, fence, reply))
+    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply))
     }
 
     fn release(
         &self,
-        round: RoundId,
+        id: ClaimId,
         fence: Fence,
         orphan: Orphan,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        self.when_there(Step::Release, || self.kept.release(round, fence, orphan, unless_awaited))
+        self.when_there(Step::Release, || self.kept.release(id, fence, orphan, unless_awaited))
     }
 }

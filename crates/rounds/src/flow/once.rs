@@ -1,0 +1,219 @@
+//! Effects that happen once in a flow, however often its handler runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::view::View;
+use crate::{
+    error::FlowError,
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Orphan, What},
+    observe::Station,
+    seal::{Digest, envelope::Span},
+};
+
+/// The effects of a flow, as far as this leg knows: those that came sealed in the state, and those it has had itself.
+#[derive(Debug, Default)]
+pub(crate) struct Onces {
+    known: Mutex<Known>,
+    /// When the flow is over; none on the first leg, of which no other leg will ever know.
+    span: Option<Span>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The values, as JSON text.
+    values: BTreeMap<String, String>,
+    /// The names that this run of the handler has used.
+    used: BTreeSet<String>,
+}
+
+impl Onces {
+    pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
+        let known = Known { values: values.into_iter().collect(), used: BTreeSet::new() };
+        Self { known: Mutex::new(known), span: Some(span) }
+    }
+
+    /// What the next token carries of them.
+    pub(crate) fn recorded(&self) -> Vec<(String, String)> {
+        self.known().values.clone().into_iter().collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl View {
+    /// Runs an effect, or gives the value it had when it ran.
+    pub(crate) async fn once<T, E>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<FlowError>,
+    {
+        if let Some(value) = self.known_value(name)? {
+            return read(name, &value);
+        }
+        let fence = match self.claim_once(name).await? {
+            Turn::Run(fence) => fence,
+            Turn::Value(value) => {
+                self.onces.known().values.insert(name.to_owned(), value.clone());
+                return read(name, &value);
+            }
+        };
+        let under_way = self.frame.begin_effect();
+        let mut claim = Release { view: self, name, fence };
+        let outcome = claim.renewed(effect()).await;
+        let outcome = match outcome {
+            Ok(value) => claim.settle(&value).await.map(|()| value),
+            Err(error) => {
+                claim.give_back().await;
+                self.onces.known().used.remove(name);
+                Err(error.into())
+            }
+        };
+        drop(claim);
+        drop(under_way);
+        if self.frame.is_cancelled() {
+            // The leg is gone: the effect was to come to its end, and nothing after it is to begin.
+            std::future::pending::<()>().await;
+        }
+        outcome
+    }
+
+    /// A value that is known already. Otherwise the name is taken, and there is room for its value.
+    fn known_value(&self, name: &str) -> Result<Option<String>, FlowError> {
+        let limits = &self.frame.core.limits;
+        let mut known = self.onces.known();
+        if known.used.contains(name) {
+            return Err(FlowError::DuplicateOnce { name: name.to_owned() });
+        }
+        if known.values.get(name).is_none() {
+            if known.values.len() >= limits.onces {
+                return Err(FlowError::TooManyOnces { limit: limits.onces });
+            }
+            // Base64 makes four characters of three bytes.
+            let room = limits.token_bytes / 4 * 3;
+            let kept = known.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            let bytes = kept + name.len() + limits.once_bytes;
+            if bytes > room {
+                return Err(FlowError::StateTooLarge { bytes, limit: room });
+            }
+        }
+        known.used.insert(name.to_owned());
+        Ok(known.values.get(name).cloned())
+    }
+
+    /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
+    async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
+        let Some(span) = self.onces.span else { return Ok(Turn::Run(None)) };
+        let core = &self.frame.core;
+        let keep = Keep { now: core.now(), until: span.deadline_remembered_until() + core.limits.wait };
+        let give_up = keep.now + core.limits.wait;
+        let mut bid = Bid { answers: Digest::of_once(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
+        loop {
+            bid.keep.now = core.now();
+            let waiting = match core.ledger.claim(self.once_id(name), bid).await.map_err(FlowError::retry)? {
+                Claimed::Fresh(fence) => return Ok(Turn::Run(Some(fence))),
+                Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
+                Claimed::Running(waiting) => waiting,
+                _ => return Err(FlowError::OnceLost { name: name.to_owned() }),
+            };
+            let left = give_up.since(bid.keep.now);
+            if left.is_zero() {
+                return Err(FlowError::retry("an effect of this call is still under way"));
+            }
+            tokio::select! {
+                () = waiting => {}
+                () = core.clock.sleep(left.min(bid.lease)) => {}
+            }
+        }
+    }
+
+    fn once_id(&self, name: &str) -> ClaimId {
+        ClaimId { flow: self.round.flow, what: What::Once(Digest::of_once(name)) }
+    }
+}
+
+/// What a handler that comes to an effect has to do.
+enum Turn {
+    /// Run it; under this fence, where there is a ledger that others look at.
+    Run(Option<Fence>),
+    /// Take its value.
+    Value(String),
+}
+
+/// An effect that is this leg's to run. Dropped before it came to its end, as by a panic, it is given back.
+struct Release<'a> {
+    view: &'a View,
+    name: &'a str,
+    fence: Option<Fence>,
+}
+
+impl Release<'_> {
+    /// Runs the effect, saying from time to time that it is still under way.
+    async fn renewed<T>(&self, effect: impl Future<Output = T>) -> T {
+        let core = &self.view.frame.core;
+        let lease = core.limits.lease;
+        tokio::pin!(effect);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut effect => return outcome,
+                () = core.clock.sleep(lease / 3), if self.fence.is_some() => {
+                    let id = self.view.once_id(self.name);
+                    // Whoever took over runs it with the same key, and nothing stops this one any more.
+                    let _ = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;
+                }
+            }
+        }
+    }
+
+    async fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
+        let View { frame, onces, round, .. } = self.view;
+        let json = serde_json::to_string(value).map_err(FlowError::State)?;
+        let fits = json.len() <= frame.core.limits.once_bytes;
+        if let Some(fence) = self.fence.take() {
+            let kept = fits.then(|| json.clone().into_bytes());
+            // A ledger that is away makes the effect's key all that is left, should this leg not come to reply.
+            if let Err(error) = frame.core.ledger.settle(self.view.once_id(self.name), fence, kept).await {
+                tracing::warn!(target: "rounds", %error, name = self.name, "an effect could not be recorded");
+            }
+        }
+        frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
+        if !fits {
+            return Err(FlowError::OnceLost { name: self.name.to_owned() });
+        }
+        onces.known().values.insert(self.name.to_owned(), json);
+        Ok(())
+    }
+
+    async fn give_back(&mut self) {
+        if let Some(fence) = self.fence.take() {
+            let id = self.view.once_id(self.name);
+            drop(self.view.frame.core.ledger.release(id, fence, Orphan::Free, false).await);
+        }
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        let (Some(fence), Ok(runtime)) = (self.fence.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (core, id) = (self.view.frame.core.clone(), self.view.once_id(self.name));
+        runtime.spawn(async move { core.ledger.release(id, fence, Orphan::Free, false).await });
+    }
+}
+
+fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
+    serde_json::from_str(value).map_err(|error| {
+        tracing::warn!(target: "rounds", name, %error, "the value of an effect has another type now");
+        FlowError::StateUnreadable(error)
+    })
+}

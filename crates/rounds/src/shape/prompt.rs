@@ -1,0 +1,57 @@
+//! What a prompt that is called again for each round returns.
+
+use rmcp::{
+    ErrorData,
+    handler::server::prompt::IntoGetPromptResult,
+    model::{GetPromptResponse, GetPromptResult, InputRequiredResult, PromptMessage},
+};
+
+/// What a `#[prompt]` method with a [`Round`](crate::Round) returns: messages, or questions.
+///
+/// rmcp's macro takes a method that returns the one or the other, and none that decides as it runs; this decides.
+///
+/// ```
+/// use rmcp::{ErrorData, model::{PromptMessage, Role}, prompt, prompt_router};
+/// use rounds::{Given, PromptResponse, Round};
+///
+/// struct Planner;
+///
+/// #[prompt_router]
+/// impl Planner {
+///     #[prompt(description = "Plan a day, at a pace that is asked for")]
+///     async fn plan_day(&self, round: Round<PromptResponse>) -> Result<PromptResponse, ErrorData> {
+///         let pace = match round.given::<String>("pace") {
+///             Given::Accepted(pace) => pace,
+///             Given::Declined | Given::Cancelled => "leisurely".to_owned(),
+///             Given::Missing | Given::Invalid(_) => return Ok(round.ask_form::<String>("pace", "At what pace?")?),
+///         };
+///         Ok(vec![PromptMessage::new_text(Role::User, format!("Plan a day at a {pace} pace."))].into())
+///     }
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PromptResponse(GetPromptResponse);
+
+impl From<Vec<PromptMessage>> for PromptResponse {
+    fn from(messages: Vec<PromptMessage>) -> Self {
+        GetPromptResult::new(messages).into()
+    }
+}
+
+impl From<GetPromptResult> for PromptResponse {
+    fn from(result: GetPromptResult) -> Self {
+        Self(result.into())
+    }
+}
+
+impl From<InputRequiredResult> for PromptResponse {
+    fn from(asks: InputRequiredResult) -> Self {
+        Self(asks.into())
+    }
+}
+
+impl IntoGetPromptResult for PromptResponse {
+    fn into_get_prompt_result(self) -> Result<GetPromptResponse, ErrorData> {
+        Ok(self.0)
+    }
+}

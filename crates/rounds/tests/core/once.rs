@@ -1,0 +1,363 @@
+//! Effects that happen once in a flow, however often its handler runs.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::common::{
+    Desk, Reply, Stage, Turn, asks_for_a_retry,
+    gate::{Gate, Gone},
+    ledger::{Faulty, Step},
+    ring, secs, small,
+};
+use rounds::{FlowError, Given, Limits, Refusal, Round, observe::Station, test::Clock};
+use serde_json::{Value, json};
+
+/// Asks for a size, after an effect that has a number.
+async fn numbered(turn: &Turn) -> Result<Reply, FlowError> {
+    let round = turn.round()?;
+    let number = round.once("number", async || turn.effects.have() + 1).await?;
+    match round.given::<Value>("size") {
+        Given::Missing => ask(&round, "size"),
+        _ => Reply::text(format!("number {number}")),
+    }
+}
+
+fn ask(round: &Round<Reply>, key: &str) -> Result<Reply, FlowError> {
+    round.ask_form::<crate::common::Size>(key, "Which size?")
+}
+
+#[tokio::test]
+async fn an_effect_above_the_question_happens_once_and_keeps_its_value() {
+    let stage = Stage::of(Desk::new(|turn| async move { numbered(&turn).await })).await;
+    for call in 1..=2 {
+        let accepted = stage.order().await.accept("size", small());
+        assert_eq!(accepted.send(&stage.client).await.text(), format!("number {call}"));
+        assert_eq!(accepted.send(&stage.client).await.text(), format!("number {call}"));
+        assert_eq!((stage.runs(), stage.effects.count()), (2 * call, call));
+    }
+    let effects = stage.events.stations().into_iter().filter(|station| matches!(station, Station::Effect { .. }));
+    assert_eq!(effects.count(), 2);
+}
+
+#[tokio::test]
+async fn it_happens_once_over_many_rounds_and_one_after_another() {
+    let stage = Stage::of(Desk::new(|turn| async move {
+        let round = turn.round()?;
+        let mut had = Vec::new();
+        for key in ["a", "b", "c"] {
+            had.push(round.once(key, async || turn.effects.have()).await?);
+            if let Given::Missing = round.given::<Value>(key) {
+                return ask(&round, key);
+            }
+        }
+        Reply::text(format!("{had:?}"))
+    }))
+    .await;
+    let mut asked = stage.order().await;
+    for key in ["a", "b"] {
+        asked = asked.accept(key, json!({key: "small"})).send(&stage.client).await.asked();
+    }
+    assert_eq!(asked.accept("c", json!({"c": "small"})).send(&stage.client).await.text(), "[0, 1, 2]");
+    assert_eq!((stage.runs(), stage.effects.count()), (4, 3));
+}
+
+#[tokio::test]
+async fn a_leg_that_fails_after_its_effect_does_not_have_it_again_on_any_instance() {
+    let (clock, ledger, fails) = (Clock::new(), Faulty::new(), Arc::new(AtomicUsize::new(1)));
+    let desk = || {
+        let fails = fails.clone();
+        Desk::new(move |turn| {
+            let fails = fails.clone();
+            async move {
+                let round = turn.round()?;
+                if let Given::Missing = round.given::<Value>("size") {
+                    return ask(&round, "size");
+                }
+                let number = round.once("charge", async || turn.effects.have() + 1).await?;
+                assert_ne!(fails.swap(0, Ordering::SeqCst), 1, "as the test wants it");
+                Reply::text(format!("charge {number}"))
+            }
+        })
+    };
+    let fleet =
+        |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
+    let here = Stage::at(&clock, desk(), fleet(ledger.clone())).await;
+    let there = Stage::at(&clock, desk(), fleet(ledger.elsewhere())).await;
+    let accepted = here.order().await.accept("size", small());
+    assert_eq!(accepted.send(&here.client).await.error()["message"], "the handler panicked");
+    assert_eq!(accepted.send(&there.client).await.text(), "charge 1");
+    assert_eq!((here.effects.count(), there.effects.count()), (1, 0));
+}
+
+#[tokio::test]
+async fn an_effect_that_has_begun_comes_to_its_end_when_its_leg_is_cancelled_and_nothing_after_it_begins() {
+    let (gate, gone, after) = (Gate::new(), Gone::default(), Arc::new(AtomicUsize::new(0)));
+    let (waits, held, counted) = (gate.clone(), gone.clone(), after.clone());
+    let stage = Stage::of(Desk::new(move |turn| {
+        let (waits, held, after) = (waits.clone(), held.clone(), counted.clone());
+        async move {
+            let _guard = held.guard();
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let effect = async || {
+                waits.pass().await;
+                turn.effects.have() + 1
+            };
+            let number = round.once("charge", effect).await?;
+            after.fetch_add(1, Ordering::SeqCst);
+            Reply::text(format!("charge {number}"))
+        }
+    }))
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    let leg = accepted.start(&stage.client).await;
+    gate.reached().await;
+    leg.cancel().await;
+    stage.events.until(1, |station| matches!(station, Station::Ended(rounds::observe::Outcome::Cancelled))).await;
+    assert!(stage.effects.count() == 0);
+    // A retry meets the effect under way, and waits for it.
+    let retry = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(1).await;
+    gate.open();
+    assert_eq!(retry.finish().await.text(), "charge 1");
+    assert_eq!((stage.effects.count(), after.load(Ordering::SeqCst)), (1, 1));
+    assert!(gone.is_gone());
+}
+
+#[tokio::test]
+async fn a_first_leg_that_is_cancelled_ends_its_effect_too() {
+    let gate = Gate::new();
+    let waits = gate.clone();
+    let stage = Stage::of(Desk::new(move |turn| {
+        let waits = waits.clone();
+        async move {
+            let round = turn.round()?;
+            let effect = async || {
+                waits.pass().await;
+                turn.effects.have()
+            };
+            round.once("audit", effect).await?;
+            ask(&round, "size")
+        }
+    }))
+    .await;
+    let leg = stage.client.start("tools/call", json!({"name": "order"})).await;
+    gate.reached().await;
+    leg.cancel().await;
+    stage.events.until(1, |station| matches!(station, Station::Ended(_))).await;
+    gate.open();
+    stage.events.until(1, |station| matches!(station, Station::Effect { .. })).await;
+    assert_eq!(stage.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_name_is_used_once_in_a_run_except_after_a_failure_when_it_keeps_its_key() {
+    let stage = Stage::of(Desk::new(|turn| async move {
+        let round = turn.round()?;
+        let keys = std::sync::Mutex::new(Vec::new());
+        let attempt = async || {
+            keys.lock().expect("nobody panics with it").push(round.once_key("charge"));
+            if turn.effects.have() == 0 { Err(FlowError::failed("the bank is closed")) } else { Ok("charged") }
+        };
+        let failed = round.try_once("charge", async || attempt().await.map(str::to_owned)).await;
+        assert_eq!(failed.expect_err("the first fails").to_string(), "the bank is closed");
+        assert_eq!(round.try_once("charge", async || attempt().await.map(str::to_owned)).await?, "charged");
+        let keys = keys.into_inner().expect("nobody panics with it");
+        assert!(keys[0] == keys[1] && keys[0] != round.once_key("refund"));
+        round.once("charge", async || ()).await?;
+        Reply::text("unreachable")
+    }))
+    .await;
+    let leg = stage.client.call("order", json!({})).await;
+    assert_eq!(leg.error()["message"], "two effects of this call are named `charge`: give each its own name");
+}
+
+#[tokio::test]
+async fn a_failure_in_one_leg_leaves_the_effect_to_the_next() {
+    let stage = Stage::of(Desk::new(|turn| async move {
+        let round = turn.round()?;
+        if let Given::Missing = round.given::<Value>("size") {
+            return ask(&round, "size");
+        }
+        let charge = async || match turn.effects.have() {
+            0 => Err(FlowError::retry("the bank is closed")),
+            _ => Ok(round.once_key("charge")),
+        };
+        Reply::text(round.try_once("charge", charge).await?)
+    }))
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    asks_for_a_retry(&accepted.send(&stage.client).await);
+    assert_eq!(accepted.send(&stage.client).await.text().len(), 64, "the key is a digest");
+    assert_eq!(stage.effects.count(), 2);
+}
+
+#[tokio::test]
+async fn a_panic_in_an_effect_gives_it_back() {
+    let stage = Stage::of(Desk::new(|turn| async move {
+        let round = turn.round()?;
+        if let Given::Missing = round.given::<Value>("size") {
+            return ask(&round, "size");
+        }
+        let charge = async || {
+            let before = turn.effects.have();
+            assert_ne!(before, 0, "as the test wants it");
+            before
+        };
+        Reply::text(format!("charge {}", round.once("charge", charge).await?))
+    }))
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    assert_eq!(accepted.send(&stage.client).await.error()["code"], -32603);
+    assert_eq!(accepted.send(&stage.client).await.text(), "charge 1");
+}
+
+#[tokio::test]
+async fn there_is_room_for_a_value_before_its_effect_runs() {
+    let limits = Limits::default().with_onces(2, 100).with_token_bytes(1000);
+    let many = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            for name in ["a", "b", "c"] {
+                round.once(name, async || turn.effects.have()).await?;
+            }
+            Reply::text("unreachable")
+        }),
+        |builder| builder.limits(limits.clone()),
+    )
+    .await;
+    let leg = many.client.call("order", json!({})).await;
+    assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
+    assert_eq!(many.effects.count(), 2);
+
+    let tight = limits.with_onces(64, 400);
+    let large = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            for name in ["a", "b"] {
+                let value = async || {
+                    turn.effects.have();
+                    "x".repeat(390)
+                };
+                round.once(name, value).await?;
+            }
+            Reply::text("unreachable")
+        }),
+        |builder| builder.limits(tight),
+    )
+    .await;
+    let leg = large.client.call("order", json!({})).await;
+    assert!(leg.is_tool_error() && leg.text().contains("more than the 750"), "{}", leg.text());
+    assert_eq!(large.effects.count(), 1, "the second did not run");
+}
+
+#[tokio::test]
+async fn a_value_that_is_too_large_is_not_kept_and_its_effect_does_not_happen_again() {
+    let stage = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let huge = async || {
+                turn.effects.have();
+                "x".repeat(200)
+            };
+            // A failure that opens the round again, so that the handler runs again.
+            round.once("huge", huge).await.map_err(|error| FlowError::retry(error.to_string()))?;
+            Reply::text("unreachable")
+        }),
+        |builder| builder.limits(Limits::default().with_onces(64, 100)),
+    )
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    for _ in 0..3 {
+        asks_for_a_retry(&accepted.send(&stage.client).await);
+    }
+    assert_eq!((stage.runs(), stage.effects.count()), (4, 1));
+}
+
+#[tokio::test]
+async fn nothing_happens_while_the_ledger_is_away() {
+    let ledger = Faulty::new();
+    let away = ledger.clone();
+    let stage = Stage::with(
+        Desk::new(move |turn| {
+            let away = away.clone();
+            async move {
+                let round = turn.round()?;
+                if let Given::Missing = round.given::<Value>("size") {
+                    return ask(&round, "size");
+                }
+                if turn.effects.count() == 0 && round.number() == 1 && away.claims_so_far() == 1 {
+                    away.is_away_at(Step::Claim);
+                }
+                Reply::text(format!("charge {}", round.once("charge", async || turn.effects.have()).await?))
+            }
+        }),
+        |builder| builder.ledger(ledger.clone()),
+    )
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    asks_for_a_retry(&accepted.send(&stage.client).await);
+    assert_eq!(stage.effects.count(), 0);
+    ledger.is_back();
+    assert_eq!(accepted.send(&stage.client).await.text(), "charge 0");
+}
+
+#[tokio::test]
+async fn a_long_effect_is_not_taken_for_lost() {
+    let gate = Gate::new();
+    let waits = gate.clone();
+    let stage = Stage::of(Desk::new(move |turn| {
+        let waits = waits.clone();
+        async move {
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let effect = async || {
+                waits.pass().await;
+                turn.effects.have()
+            };
+            Reply::text(format!("charge {}", round.once("charge", effect).await?))
+        }
+    }))
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    let leg = accepted.start(&stage.client).await;
+    gate.reached().await;
+    leg.cancel().await;
+    stage.events.until(1, |station| matches!(station, Station::Ended(rounds::observe::Outcome::Cancelled))).await;
+    for _ in 0..9 {
+        stage.clock.until_asleep(1).await;
+        stage.clock.advance(secs(10));
+        tokio::task::yield_now().await;
+    }
+    let retry = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(2).await;
+    gate.open();
+    assert_eq!(retry.finish().await.text(), "charge 0");
+    assert_eq!(stage.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_value_of_another_type_is_a_state_that_cannot_be_read() {
+    let (clock, ledger) = (Clock::new(), Faulty::new());
+    let fleet =
+        |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
+    let old = Stage::at(&clock, Desk::new(|turn| async move { numbered(&turn).await }), fleet(ledger.clone())).await;
+    let new = Desk::new(|turn| async move {
+        let number: Vec<String> = turn.round()?.once("number", async || vec![]).await?;
+        Reply::text(number.join(" "))
+    });
+    let new = Stage::at(&clock, new, fleet(ledger.elsewhere())).await;
+    let accepted = old.order().await.accept("size", small());
+    accepted.send(&new.client).await.frozen();
+    assert_eq!(new.events.refusals(), [Refusal::HandlerState]);
+    assert_eq!(accepted.send(&old.client).await.text(), "number 1", "after a rollback it goes on");
+}
