@@ -97,6 +97,7 @@ pub(crate) struct Resumption {
 }
 
 /// What a handler has come to.
+#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Step {
     /// It asks, and waits.
     Asked(Round),
@@ -113,6 +114,7 @@ pub(crate) struct Round {
     pub(crate) patience: Duration,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Ending {
     Returned(Result<ServerResult, ErrorData>),
     Panicked,

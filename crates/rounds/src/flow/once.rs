@@ -95,7 +95,7 @@ impl View {
         if known.used.contains(name) {
             return Err(FlowError::DuplicateOnce { name: name.to_owned() });
         }
-        if known.values.get(name).is_none() {
+        if !known.values.contains_key(name) {
             if known.values.len() >= limits.onces {
                 return Err(FlowError::TooManyOnces { limit: limits.onces });
             }
