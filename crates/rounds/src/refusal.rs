@@ -39,6 +39,9 @@ pub enum Refusal {
     /// The arguments are not the ones the flow began with.
     #[error("the arguments are not those the flow began with")]
     Arguments,
+    /// The state came from a client of the legacy era, which is never given one.
+    #[error("the state came from a client of the legacy era")]
+    LegacyClient,
     /// The round's time is over.
     #[error("the round has expired")]
     Expired,

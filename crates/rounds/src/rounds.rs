@@ -354,12 +354,17 @@ impl Core {
         self.identify.identify(context)
     }
 
+    /// Whether nobody may be asked as long as it is not known who they are.
+    pub(crate) fn requires_principal(&self) -> bool {
+        self.identify.is_required()
+    }
+
     /// Whether somebody may be asked of whom this much is known.
     pub(crate) fn require_principal(&self, present: bool, over_http: bool) -> Result<(), FlowError> {
         if present {
             return Ok(());
         }
-        if self.identify.is_required() {
+        if self.requires_principal() {
             return Err(FlowError::NoPrincipal);
         }
         if over_http && !self.warned_of_http.swap(true, Ordering::Relaxed) {

@@ -39,9 +39,20 @@ pub(crate) struct Frame {
     pub(crate) flow: FlowId,
     method: Method,
     target: String,
-    /// Kept only where a question may have to be read off them: for a client that cannot be asked.
-    pub(crate) arguments: Option<JsonObject>,
+    /// The arguments of the call as JSON text, for a question that has to be read off them.
+    pub(crate) arguments: Option<String>,
+    principal: Option<Digest>,
+    /// Whether nobody may be asked, as nobody is signed in.
+    asks_nobody: bool,
     state: Mutex<State>,
+}
+
+/// What a frame has to know of the call that it is for.
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method,
+    pub(crate) target: &'a str,
+    pub(crate) arguments: Option<&'a JsonObject>,
+    pub(crate) principal: Option<Digest>,
 }
 
 struct State {
@@ -125,14 +136,7 @@ pub(crate) enum Ending {
 }
 
 impl Frame {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        flow: FlowId,
-        request: (Method, &str),
-        arguments: Option<JsonObject>,
-        peer: Peer,
-        link: Link,
-    ) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Link) -> Arc<Self> {
         let state = State {
             link: Some(link),
             peer,
@@ -147,8 +151,10 @@ impl Frame {
             polling: false,
             waker: None,
         };
-        let (method, target) = (request.0, request.1.to_owned());
-        Arc::new(Self { core, flow, method, target, arguments, state: Mutex::new(state) })
+        let Call { method, target, arguments, principal } = call;
+        let asks_nobody = principal.is_none() && core.requires_principal();
+        let (target, arguments) = (target.to_owned(), arguments.and_then(|given| serde_json::to_string(given).ok()));
+        Arc::new(Self { core, flow, method, target, arguments, principal, asks_nobody, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -305,6 +311,8 @@ pub(crate) struct Driver {
     round: u32,
     /// Questions that are being pushed, by their id.
     pushes: Vec<(u64, BoxFuture<'static, Result<Received, FlowError>>)>,
+    /// The frame's place among those that wait.
+    slot: Option<Slot>,
     /// Fires when nobody came back in time.
     idle: Option<BoxFuture<'static, ()>>,
     /// Fires when the flow's time is over.
@@ -326,6 +334,7 @@ impl Driver {
             in_flight: true,
             round,
             pushes: Vec::new(),
+            slot: None,
             idle: None,
             deadline: None,
         }
@@ -457,7 +466,10 @@ impl Driver {
             return Looked::Nothing;
         }
         let State { open, peer, .. } = &mut *state;
-        let permitted = |open: &Open| peer.permits(open.question.kind, &open.question.request);
+        let permitted = |open: &Open| match self.frame.asks_nobody {
+            true => Err(FlowError::NoPrincipal),
+            false => peer.permits(open.question.kind, &open.question.request),
+        };
         if let Some((id, refused)) = open.iter().find_map(|open| Some((open.id, permitted(open).err()?))) {
             drop(state);
             self.answer(id, Err(refused));
@@ -486,11 +498,22 @@ impl Driver {
         }
     }
 
-    /// Pushes what was not pushed yet.
+    /// Pushes what was not pushed yet. It is a round of its own, and is limited like one.
     fn push(&mut self) -> Looked {
-        let mut state = self.frame.state();
-        let Some(link) = state.link.clone() else { return Looked::Nothing };
-        let core = &self.frame.core;
+        let frame = self.frame.clone();
+        let core = &frame.core;
+        let state = frame.state();
+        let (Some(link), Some(first)) = (state.link.clone(), state.open.iter().find(|open| open.asked_in.is_none()))
+        else {
+            return Looked::Nothing;
+        };
+        let first = first.id;
+        drop(state);
+        if let Err(error) = self.admit_push() {
+            self.answer(first, Err(error));
+            return Looked::Again;
+        }
+        let mut state = frame.state();
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| open.asked_in.is_none()) {
             open.asked_in = Some(0);
@@ -509,7 +532,21 @@ impl Driver {
         for key in &pushed {
             self.frame.event(self.round, &Station::Pushed { key: key.clone() });
         }
-        if pushed.is_empty() { Looked::Nothing } else { Looked::Again }
+        Looked::Again
+    }
+
+    /// Whether there may be another round of pushes. The first takes a place among those who wait, and starts the clock.
+    fn admit_push(&mut self) -> Result<(), FlowError> {
+        let core = &self.frame.core;
+        if self.round >= core.limits.rounds {
+            return Err(FlowError::TooManyRounds { limit: core.limits.rounds });
+        }
+        if self.slot.is_none() {
+            self.slot = Some(Slot::take(&self.frame)?);
+            self.deadline = Some(core.clock.sleep(core.flow_deadline));
+        }
+        self.round += 1;
+        Ok(())
     }
 
     fn finish(&mut self, ending: Ending) {
@@ -524,6 +561,12 @@ impl Driver {
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         self.frame.end();
         if dropped.is_err() { Ending::Panicked } else { ending }
+    }
+
+    /// Takes a place among the handlers that wait, if there is one left.
+    pub(crate) fn take_place(&mut self) -> Result<(), FlowError> {
+        self.slot = Some(Slot::take(&self.frame)?);
+        Ok(())
     }
 
     /// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
@@ -545,7 +588,7 @@ impl Driver {
     }
 
     /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
-    pub(crate) fn park(mut self, slot: Slot, span: Span) {
+    pub(crate) fn park(mut self, span: Span) {
         let core = self.frame.core.clone();
         let now = core.now();
         self.deadline = Some(core.clock.sleep(span.deadline.since(now)));
@@ -564,7 +607,6 @@ impl Driver {
                     break;
                 }
             }
-            drop(slot);
         });
     }
 }
@@ -619,7 +661,8 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Takes a place for this frame, if there is one left.
-    pub(crate) fn take(frame: &Arc<Frame>, principal: Option<Digest>) -> Result<Self, FlowError> {
+    fn take(frame: &Arc<Frame>) -> Result<Self, FlowError> {
+        let principal = frame.principal;
         let limits = &frame.core.limits;
         let mut parked = frame.core.frames.parked();
         if parked.frames.len() >= limits.frames {

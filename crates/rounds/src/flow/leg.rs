@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    frame::{Driver, Ending, Frame, Resumption, Slot, Step},
+    frame::{Call, Driver, Ending, Frame, Resumption, Step},
     link::Link,
     once::Onces,
     view::{RoundId, View},
@@ -32,14 +32,14 @@ use crate::{
     clock::Timestamp,
     error::FlowError,
     exchange::{Exchange, Response},
-    gate::Peer,
+    gate::{Era, Peer},
     ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Binding, Envelope, Kind, Method, Resume, Span},
+        envelope::{Binding, Envelope, Method, Resume, Span},
         token,
     },
 };
@@ -232,9 +232,9 @@ impl<'a> Leg<'a> {
         context: &RequestContext<RoleServer>,
     ) -> Arc<View> {
         let peer = self.peer.clone();
-        let arguments = if peer.can(Kind::Form) { None } else { request.arguments().cloned() };
-        let request = (self.binding.method, self.binding.target.as_str());
-        let frame = Frame::new(self.core.clone(), self.round.flow, request, arguments, peer.clone(), Link::of(context));
+        let Binding { method, target, principal, .. } = &self.binding;
+        let call = Call { method: *method, target, arguments: request.arguments(), principal: *principal };
+        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
         Arc::new(View { round: self.round, peer, answers, onces, state, solicited, frame })
     }
 
@@ -245,6 +245,9 @@ impl<'a> Leg<'a> {
         self.round = RoundId { flow: envelope.flow, number: envelope.round };
         self.opened = true;
         envelope.check(&self.binding, self.core.now())?;
+        if self.peer.era == Era::Legacy {
+            return Err(Refusal::LegacyClient);
+        }
         self.event(&Station::Opened);
         Ok(envelope)
     }
@@ -315,13 +318,12 @@ impl<'a> Leg<'a> {
             driver.end();
             return self.conclude::<X>(ran, Some(&view), deadline);
         }
-        let slot = match Slot::take(&view.frame, self.binding.principal) {
-            Ok(slot) => slot,
-            Err(error) => return Ok((None, X::Response::failed(error)?)),
-        };
+        if let Err(error) = driver.take_place() {
+            return Ok((None, X::Response::failed(error)?));
+        }
         let concluded = self.conclude::<X>(ran, Some(&view), deadline);
         if let Ok((Some(span), _)) = &concluded {
-            driver.park(slot, *span);
+            driver.park(*span);
         }
         concluded
     }
@@ -505,7 +507,7 @@ impl<'a> Leg<'a> {
                 let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);
-                return concluded;
+                return concluded.map_err(|stop| stop.for_good(orphan));
             }
             Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
             Ok(response) => Reply::encode(Ok(response)),
@@ -513,8 +515,8 @@ impl<'a> Leg<'a> {
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
         match self.core.ledger.settle(self.round.claim(), fence, reply).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
-            Ok(false) => Err(overtaken()),
-            Err(error) => Err(unavailable(error).into()),
+            Ok(false) => Err(overtaken().for_good(orphan)),
+            Err(error) => Err(Stop::from(unavailable(error)).for_good(orphan)),
         }
     }
 
@@ -636,6 +638,16 @@ impl Stop {
     fn panicked() -> Self {
         let error = ErrorData::internal_error("the handler panicked", None);
         Self { error, outcome: Outcome::Panicked, reopens: true }
+    }
+
+    /// Nobody is told to try again what cannot go on.
+    fn for_good(self, orphan: Orphan) -> Self {
+        match orphan {
+            Orphan::Dead if FlowError::is_retry(&self.error) => {
+                ErrorData::internal_error("the call cannot go on: start it again", None).into()
+            }
+            _ => self,
+        }
     }
 }
 

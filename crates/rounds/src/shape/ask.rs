@@ -342,7 +342,8 @@ impl<T> Otherwise<T> {
             Self::Value(value) => return Ok(value),
             Self::Argument(argument) => argument,
         };
-        let given = ask.frame.arguments.as_ref().and_then(|arguments| arguments.get(&argument));
+        let arguments = ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
+        let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
         match given {
             None | Some(Value::Null) => Err(FlowError::NeedsArgument { question, argument }),
             // A form of one field is asked for as an object, and given as the value itself.

@@ -309,3 +309,16 @@ async fn a_type_that_no_form_can_express_fails_in_the_first_test() {
     let message = leg.error()["message"].as_str().unwrap();
     assert!(message.contains("Outer` cannot be asked for with a form: `inner` is not a string"), "{message}");
 }
+
+#[tokio::test]
+async fn an_argument_is_found_whichever_kind_of_question_cannot_be_asked() {
+    let stage = stage(|ask: Ask| async move {
+        let first: Units = ask.form("First?").key("first").await?;
+        let second: Units = ask.form("Second?").or_argument("second").await?;
+        Ok(format!("{first:?} {second:?}"))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({"second": "imperial"})).await.asked();
+    let done = asked.accept("first", json!({"first": "metric"})).send(&client.declaring(json!({}))).await;
+    assert_eq!(done.text(), "Metric Imperial", "also when the client has stopped declaring forms");
+}

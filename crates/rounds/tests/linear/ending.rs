@@ -269,3 +269,16 @@ async fn what_a_handler_started_is_told_when_it_has_ended() {
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
     told.reaches(1).await;
 }
+
+#[tokio::test]
+async fn a_handler_that_cannot_go_on_does_not_ask_for_a_retry_that_would_be_in_vain() {
+    let stage = stage(|ask: Ask| async move {
+        units(ask).await?;
+        Err(FlowError::retry("the bank is closed"))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"}));
+    assert_eq!(retry.send(&client).await.error()["message"], "the call cannot go on: start it again");
+    retry.send(&client).await.frozen();
+}

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use rounds::{
-    Ask, Era, FlowError,
+    Ask, Era, FlowError, Limits, Principal, Refusal,
     observe::{Outcome, Station},
     test::Client,
 };
 use serde_json::json;
 
-use super::{Count, Units, stage, units};
+use super::{Count, Units, stage, stage_with, units};
 
 #[tokio::test]
 async fn the_real_request_is_pushed_and_awaited() {
@@ -157,4 +157,60 @@ async fn a_spawned_task_can_ask_a_legacy_client() {
     let leg = client.start("tools/call", json!({"name": "x"})).await;
     client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
     assert_eq!(leg.finish().await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_on_behalf_of_nobody() {
+    let nobody = Principal::required(|_: &rmcp::service::RequestContext<rmcp::RoleServer>| None);
+    let stage = stage_with(units, |builder| builder.principal(nobody));
+    let client = Client::legacy(stage.server.clone()).await;
+    let refused = client.call("x", json!({})).await;
+    assert_eq!(refused.error()["message"], "this server asks only those who are signed in, and nobody is");
+    assert!(!client.was_pushed().await);
+}
+
+#[tokio::test]
+async fn pushes_are_rounds_and_are_limited_like_them() {
+    let stage = stage_with(units, |builder| builder.limits(Limits::default().with_rounds(2)));
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    for _ in 0..2 {
+        client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "kelvin"}})).await;
+    }
+    assert_eq!(leg.finish().await.text(), "this call has asked 2 times, which is as often as it may: start it again");
+}
+
+#[tokio::test]
+async fn those_who_wait_for_a_push_take_places_too() {
+    let stage = stage_with(units, |builder| builder.limits(Limits::default().with_frames(1, 1)));
+    let client = Client::legacy(stage.server.clone()).await;
+    let first = client.start("tools/call", json!({"name": "x"})).await;
+    let pushed = client.pushed().await.unwrap();
+    assert_eq!(stage.server.waiting(), 1);
+    let second = client.call("x", json!({})).await;
+    assert!(second.text().starts_with("1 calls are waiting for an answer already"), "{}", second.text());
+    pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    assert_eq!(first.finish().await.text(), "Metric");
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_flow_of_pushes_has_a_deadline() {
+    let stage = stage_with(units, |builder| builder.flow_deadline(Duration::from_secs(60)));
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let _pushed = client.pushed().await.unwrap();
+    stage.clock.until_asleep(3).await;
+    stage.clock.advance(Duration::from_secs(60));
+    assert_eq!(leg.finish().await.text(), "this call has taken longer than it may: start it again");
+}
+
+#[tokio::test]
+async fn a_state_from_a_legacy_client_is_refused() {
+    let stage = stage(units);
+    let (modern, legacy) = (Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await);
+    let retry = modern.call("x", json!({})).await.asked().accept("units", json!({"units": "metric"}));
+    retry.send(&legacy).await.frozen();
+    assert_eq!(stage.events.refusals(), [Refusal::LegacyClient]);
+    assert_eq!(retry.send(&modern).await.text(), "Metric");
 }
