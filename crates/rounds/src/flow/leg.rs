@@ -23,6 +23,7 @@ use tracing::Instrument;
 
 use super::{
     frame::{Call, Driver, Ending, Frame, Resumption, Step},
+    journal::{Fault, Journal},
     link::Link,
     once::Onces,
     view::{RoundId, View},
@@ -159,7 +160,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
+        let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
             let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
@@ -183,7 +184,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
         let orphan = match envelope.resume {
-            Resume::Handler { .. } => Orphan::Free,
+            Resume::Handler { .. } | Resume::Journal(_) => Orphan::Free,
             Resume::Frame => Orphan::Dead,
         };
         let bid = Bid {
@@ -201,9 +202,18 @@ impl<'a> Leg<'a> {
         let concluded = match envelope.resume {
             Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let view = self.view(answers, Onces::of(onces, envelope.span), state.clone(), true, &request, &context);
+                let onces = Onces::of(onces, envelope.span);
+                let view = self.view(handler, answers, onces, state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
+                self.run(handler, request, view, context, Some(held), deadline).await
+            }
+            Resume::Journal(pages) => {
+                let onces = Onces::of(vec![], envelope.span);
+                let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
+                let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
+                // A frame is made for this leg, so nobody has set it before.
+                let _ = view.frame.journal.set(journal);
                 self.run(handler, request, view, context, Some(held), deadline).await
             }
             Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
@@ -222,8 +232,10 @@ impl<'a> Leg<'a> {
         recorded
     }
 
-    fn view<X: Exchange>(
+    #[expect(clippy::too_many_arguments, reason = "a view is all of these")]
+    fn view<X: Exchange, H: ServerHandler>(
         &self,
+        handler: &Arc<H>,
         answers: Answers,
         onces: Onces,
         state: Option<String>,
@@ -235,7 +247,7 @@ impl<'a> Leg<'a> {
         let Binding { method, target, principal, .. } = &self.binding;
         let call = Call { method: *method, target, arguments: request.arguments(), principal: *principal };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, frame })
+        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -315,6 +327,11 @@ impl<'a> Leg<'a> {
         let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
+            driver.end();
+            return self.conclude::<X>(ran, Some(&view), deadline);
+        }
+        if view.frame.journal.get().is_some() {
+            // What it has been through travels with the client: the next leg goes through it again, on any instance.
             driver.end();
             return self.conclude::<X>(ran, Some(&view), deadline);
         }
@@ -403,6 +420,13 @@ impl<'a> Leg<'a> {
             Ran::Cancelled => return Err(Stop::cancelled()),
             Ran::Overtaken => return Err(overtaken()),
         };
+        let journal = view.and_then(|view| view.frame.journal.get());
+        if let Some(fault) = journal.and_then(Journal::fault) {
+            if matches!(fault, Fault::Diverged { .. }) {
+                self.event(&Station::Refused(Refusal::Diverged));
+            }
+            return Err(FlowError::from(fault).into());
+        }
         let (asks, resume, times) = match step {
             Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
             Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
@@ -425,7 +449,8 @@ impl<'a> Leg<'a> {
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
-                (asks, Some(Resume::Frame), (round.lifetime, round.patience))
+                let resume = journal.map_or(Resume::Frame, |journal| Resume::Journal(journal.pages(round.digests)));
+                (asks, Some(resume), (round.lifetime, round.patience))
             }
         };
         match self.seal(asks, resume, times, view, deadline) {
@@ -446,7 +471,7 @@ impl<'a> Leg<'a> {
         let limits = &self.core.limits;
         let requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
-        if requests.is_empty() && kept.is_none() {
+        if requests.is_empty() && kept.is_none() && resume.is_none() {
             return Err(FlowError::NothingAsked);
         }
         if requests.len() > limits.asks {

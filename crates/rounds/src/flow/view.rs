@@ -1,6 +1,6 @@
 //! What a handler can see of its leg. It travels in the request's extensions, and the extractors take it out.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use rmcp::{RoleServer, service::RequestContext};
 
@@ -38,6 +38,8 @@ pub(crate) struct View {
     pub(crate) solicited: bool,
     /// The effects that have happened in this flow.
     pub(crate) onces: Onces,
+    /// The server that was wrapped.
+    pub(crate) server: Arc<dyn Any + Send + Sync>,
     /// Where the handler's questions go, if it waits for them.
     pub(crate) frame: Arc<Frame>,
 }
