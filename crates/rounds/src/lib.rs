@@ -5,9 +5,9 @@
 //! | you want to | write | what to know |
 //! |---|---|---|
 //! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process |
-//! | go on after a restart, or on any instance | [`Round`] as an argument of a `#[tool]` method, `Round<`[`PromptResponse`]`>` of a `#[prompt]` method | the handler is called again for each round: no effects above the question |
-//! | ask when a resource is read, or without rmcp's macros | [`Ask::from_context`] or [`Round::from_context`] | the same |
-//! | serve clients from before 2026-07-28 | [`Ask`] | it asks them over the live connection; a [`Round`] cannot, and names a default |
+//! | the same, and go on after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable`] | what has happened travels sealed with the client; every effect stands in a `once` |
+//! | see every round for yourself, on any instance | [`Round`] as an argument of a `#[tool]` method, `Round<`[`PromptResponse`]`>` of a `#[prompt]` method | the handler is called again for each round: effects below the question, or in a `once`; clients from before 2026-07-28 are not asked |
+//! | ask when a resource is read, or without rmcp's macros | [`Ask::from_context`], [`Durable::from_context`] or [`Round::from_context`] | the same |
 //!
 //! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
@@ -21,6 +21,7 @@
 //! | ask | a question to the client: a form, a page to visit, a sample of its model, its roots |
 //! | answer | what came back: accepted, declined or cancelled; see [`Answer`] and [`Given`] |
 //! | frame | a handler that waits in memory for an answer, with everything it holds; see [`Ask`] |
+//! | journal | what a durable handler has been through, to go through it again; see [`Durable`] |
 //! | push | a question to a client of the legacy era, as a request of the server's own |
 //! | seal, open | encrypt what a flow knows into `requestState`, bound to its request; verify and decrypt it |
 //! | claim | the right to answer one round; see [`ledger::Claim`] |

@@ -17,9 +17,9 @@ pub struct Limits {
     pub rounds: u32,
     /// How many questions a round may have: 16.
     pub asks: usize,
-    /// How many effects a flow may have with `once`: 64.
+    /// How many effects a flow may have with `once`, and how many entries the journal of a durable flow: 64.
     pub onces: usize,
-    /// How large the value of one may be, in bytes of JSON: 16 KiB.
+    /// How large the value of an effect, or an entry, may be, in bytes: 16 KiB.
     pub once_bytes: usize,
     /// How often an [`Ask`](crate::Ask) asks again for an answer that does not fit: 3 times. A handler with a
     /// [`Round`](crate::Round) decides for itself, within the limit of rounds.

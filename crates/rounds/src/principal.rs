@@ -46,8 +46,7 @@ impl Principal {
         direct.cloned()
     }
 
-    /// Names principals with `identify`, and refuses to ask anything on behalf of nobody: no state is sealed for them. A push
-    /// to a client of the legacy era has no state, and is not refused yet.
+    /// Names principals with `identify`, and refuses to ask anything on behalf of nobody.
     ///
     /// ```
     /// use rounds::{Principal, Rounds};

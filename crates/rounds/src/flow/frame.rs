@@ -444,12 +444,16 @@ impl Driver {
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         self.poll_pushes(cx);
         let handler = self.handler.as_mut()?;
-        let woken = Woken::around(cx.waker());
-        let waker = Waker::from(woken.clone());
-        let mut polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut Context::from_waker(&waker))));
-        // A combinator that wants to be polled again at once is not left waiting.
-        while matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() && woken.again() {
-            polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut Context::from_waker(&waker))));
+        let mut poll = |cx: &mut Context<'_>| catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        let mut polled = poll(cx);
+        if matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() {
+            // A combinator that wants to be polled again at once is not left waiting.
+            let woken = Woken::around(cx.waker());
+            let waker = Waker::from(woken.clone());
+            polled = poll(&mut Context::from_waker(&waker));
+            while matches!(polled, Ok(Poll::Pending)) && woken.again() {
+                polled = poll(&mut Context::from_waker(&waker));
+            }
         }
         match polled {
             Ok(Poll::Pending) => None,

@@ -84,6 +84,8 @@ pub(crate) struct Journal {
     limit: usize,
     /// How large one may be.
     entry_bytes: usize,
+    /// How large all of them may be, to fit into a token.
+    room: usize,
 }
 
 struct State {
@@ -145,7 +147,9 @@ impl Journal {
             busy: false,
             fault: None,
         };
-        Self { state: Mutex::new(state), limit: limits.onces, entry_bytes: limits.once_bytes }
+        // Base64 makes four characters of three bytes.
+        let room = limits.token_bytes / 4 * 3;
+        Self { state: Mutex::new(state), limit: limits.onces, entry_bytes: limits.once_bytes, room }
     }
 
     /// A journal with nothing in it yet.
@@ -258,13 +262,17 @@ impl Operation<'_> {
         if state.entries.len() >= self.journal.limit {
             return Err(FlowError::TooManyEntries { limit: self.journal.limit });
         }
+        let (bytes, limit) = (size(&state.entries) + self.journal.entry_bytes, self.journal.room);
+        if bytes > limit {
+            return Err(FlowError::StateTooLarge { bytes, limit });
+        }
         Ok(())
     }
 
     /// Writes what has just happened.
     pub(crate) fn record(&self, entry: Entry) -> Result<(), FlowError> {
         self.reserve()?;
-        let bytes = postcard::experimental::serialized_size(&entry).unwrap_or(usize::MAX);
+        let bytes = size(&entry);
         if bytes > self.journal.entry_bytes {
             return Err(FlowError::EntryTooLarge { what: entry.to_string(), bytes, limit: self.journal.entry_bytes });
         }
@@ -293,6 +301,10 @@ impl Operation<'_> {
     pub(crate) fn passes(&self) -> bool {
         std::mem::take(&mut self.journal.state().passed)
     }
+}
+
+fn size(entries: &impl Serialize) -> usize {
+    postcard::experimental::serialized_size(entries).unwrap_or(usize::MAX)
 }
 
 /// Whether two entries are of the same operation, whatever came of it.

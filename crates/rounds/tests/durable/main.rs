@@ -4,6 +4,7 @@
 
 mod deploys;
 mod flows;
+mod others;
 mod rules;
 
 use std::{
