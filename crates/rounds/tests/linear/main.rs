@@ -1,6 +1,7 @@
 //! Linear handlers: they run once, wait for their user, and go on where they stopped.
 
 mod asking;
+mod attack;
 mod ending;
 mod http;
 mod legacy;

@@ -1,0 +1,301 @@
+//! What a hostile client, an unlucky moment or a careless handler can do, and what must not come of it.
+
+use std::{
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rounds::{Ask, KeyRing, Limits, test::Client};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::{Count, Tool, Units, stage, stage_with, units};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_question_from_another_thread_is_overlooked() {
+    let stage = stage(|ask: Ask| async move {
+        let mut said = Vec::new();
+        for turn in 0..3 {
+            let other = ask.clone();
+            // A thread of its own, with nothing to slow it down: it asks while the driver is anywhere.
+            let thread = tokio::task::spawn_blocking(move || {
+                let dropped = other.form::<Units>("Dropped?").key("dropped").into_future();
+                drop(dropped);
+                let asked = other.form::<Units>("Which?").key(format!("k{turn}")).into_future();
+                tokio::runtime::Handle::current().block_on(asked)
+            });
+            tokio::task::yield_now().await;
+            said.push(format!("{:?}", thread.await.unwrap()?));
+        }
+        Ok(said.join(" "))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let flow = |client: Client| async move {
+        let mut leg = client.call("x", json!({})).await;
+        for turn in 0..3 {
+            let key = format!("k{turn}");
+            let asked = leg.asked();
+            leg = asked.accept(&key, json!({(key.as_str()): "metric"})).send(&client).await;
+        }
+        assert_eq!(leg.text(), "Metric Metric Metric");
+    };
+    for _ in 0..100 {
+        let flows = (0..8).map(|_| tokio::spawn(flow(client.clone())));
+        for flow in flows.collect::<Vec<_>>() {
+            flow.await.unwrap();
+        }
+    }
+    assert_eq!(stage.events.runs("x"), 800);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_ends_just_as_a_leg_arrives_is_heard() {
+    let go_on = Arc::new(Notify::new());
+    let signal = go_on.clone();
+    let stage = stage(move |ask: Ask| {
+        let go_on = signal.clone();
+        async move {
+            tokio::select! {
+                units = ask.form::<Units>("Which units?") => Ok(format!("{:?}", units?)),
+                () = go_on.notified() => Ok("never mind".to_owned()),
+            }
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    for _ in 0..500 {
+        let asked = client.call("x", json!({})).await.asked();
+        let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+        go_on.notify_waiters();
+        let said = leg.finish().await.text();
+        assert!(said == "Metric" || said == "never mind", "{said}");
+    }
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_expires_just_as_a_leg_arrives_answers_or_is_gone() {
+    let stage = stage_with(units, |builder| builder.flow_deadline(MINUTE * 20));
+    let client = Client::modern(stage.server.clone()).await;
+    for _ in 0..500 {
+        let asked = client.call("x", json!({})).await.asked();
+        let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+        stage.clock.advance(MINUTE * 10);
+        let leg = leg.finish().await;
+        if leg.response().get("error").is_some() {
+            leg.frozen();
+        } else {
+            assert_eq!(leg.text(), "Metric");
+        }
+    }
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test]
+async fn thousands_of_questions_that_are_asked_and_dropped_leave_nothing_behind() {
+    let stage = stage(|ask: Ask| async move {
+        for _ in 0..5_000 {
+            tokio::select! {
+                biased;
+                _ = ask.form::<Units>("Which units?") => return Ok("answered".to_owned()),
+                () = async { tokio::task::consume_budget().await } => {}
+            }
+        }
+        units(ask).await
+    });
+    let modern = Client::modern(stage.server.clone()).await;
+    let mut leg = modern.call("x", json!({})).await;
+    // The first round may hold any of them; whatever it was, it is asked for again, or withdrawn.
+    let asked = leg.asked();
+    leg = asked.retry().send(&modern).await;
+    let asked = leg.asked();
+    assert_eq!(asked.keys(), ["units"]);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_flow_that_has_ended() {
+    let held: Arc<()> = Arc::default();
+    let kept: Weak<()> = Arc::downgrade(&held);
+    let asks = Arc::new(Mutex::new(Vec::new()));
+    let clones = asks.clone();
+    let tool = move |ask: Ask| {
+        clones.lock().unwrap().push(ask.clone());
+        let held = held.clone();
+        async move {
+            let _held = held;
+            units(ask).await
+        }
+    };
+    let stage = stage(tool);
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let _ = asked.accept("units", json!({"units": "metric"})).send(&client).await.text();
+    let expired = client.call("x", json!({})).await.asked();
+    stage.clock.advance(MINUTE * 10);
+    expired.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
+    assert_eq!((kept.strong_count(), stage.server.waiting()), (1, 0), "only the tool itself has it");
+    for ask in asks.lock().unwrap().drain(..) {
+        assert!(ask.peer().is_none());
+    }
+    drop((client, stage));
+    while kept.strong_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_runtime_that_is_shut_down_takes_its_waiting_handlers_with_it() {
+    let dropped = Count::default();
+    let on_drop = dropped.clone();
+    let stage = stage(move |ask: Ask| {
+        let guard = on_drop.on_drop();
+        async move {
+            let _guard = guard;
+            units(ask).await
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let asked = runtime.block_on(async {
+        let client = Client::modern(stage.server.clone()).await;
+        client.call("x", json!({})).await.asked()
+    });
+    assert_eq!((dropped.get(), stage.server.waiting()), (0, 1));
+    drop(runtime);
+    assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::modern(stage.server.clone()).await;
+        asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
+    });
+}
+
+#[tokio::test]
+async fn a_connection_that_closes_leaves_the_handler_to_be_answered_over_another() {
+    let stage = stage(units);
+    let first = Client::modern(stage.server.clone()).await;
+    let asked = first.call("x", json!({})).await.asked();
+    drop(first);
+    tokio::task::yield_now().await;
+    let second = Client::modern(stage.server.clone()).await;
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&second).await.text(), "Metric");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_closes_in_the_middle_of_a_leg_ends_its_handler() {
+    let (reached, dropped) = (Count::default(), Count::default());
+    let (at_work, on_drop) = (reached.clone(), dropped.clone());
+    let stage = stage(move |ask: Ask| {
+        let (reached, guard) = (at_work.clone(), on_drop.on_drop());
+        async move {
+            let _guard = guard;
+            units(ask).await?;
+            reached.up();
+            std::future::pending().await
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+    reached.reaches(1).await;
+    drop((client, leg));
+    dropped.reaches(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_connection_that_closes_while_a_question_is_open_ends_the_handler() {
+    let dropped = Count::default();
+    let on_drop = dropped.clone();
+    let stage = stage(move |ask: Ask| {
+        let guard = on_drop.on_drop();
+        async move {
+            let _guard = guard;
+            units(ask).await
+        }
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let pushed = client.pushed().await.unwrap();
+    drop((client, leg, pushed));
+    dropped.reaches(1).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_legacy_call_withdraws_its_question_and_a_late_answer_harms_nobody() {
+    let stage = stage(units);
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let pushed = client.pushed().await.unwrap();
+    leg.cancel().await;
+    let withdrawn = client.notified("notifications/cancelled").await;
+    assert_eq!(&withdrawn["params"]["requestId"], pushed.id());
+    pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "imperial"}})).await;
+    assert_eq!(leg.finish().await.text(), "Imperial");
+}
+
+#[tokio::test]
+async fn other_keys_refuse_a_waiting_handlers_token_and_the_old_ones_open_it_again() {
+    let keys = |secrets: &[u8]| KeyRing::from_bytes(secrets.iter().map(|secret| [*secret; 32])).unwrap();
+    let configured = |builder: rounds::RoundsBuilder<Tool<_>>| builder.keys(keys(&[1])).audience("attack");
+    let stage = stage_with(units, configured);
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"}));
+    stage.server.set_keys(&keys(&[2])).unwrap();
+    retry.send(&client).await.frozen();
+    assert_eq!(stage.server.waiting(), 1);
+    stage.server.set_keys(&keys(&[2, 1])).unwrap();
+    assert_eq!(retry.send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn a_timeout_around_the_first_leg_fires_in_the_first_leg() {
+    let asked_in_time = Arc::new(AtomicBool::new(false));
+    let seen = asked_in_time.clone();
+    let stage = stage(move |ask: Ask| {
+        let seen = seen.clone();
+        async move {
+            let slow = async {
+                std::future::pending::<()>().await;
+                ask.form::<Units>("Which units?").await
+            };
+            seen.store(tokio::time::timeout(Duration::from_millis(1), slow).await.is_ok(), Ordering::Relaxed);
+            units(ask.clone()).await
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert!(!asked_in_time.load(Ordering::Relaxed));
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn more_questions_than_a_round_may_have_end_the_handler_whenever_they_are_asked() {
+    let dropped = Count::default();
+    let on_drop = dropped.clone();
+    let tool = move |ask: Ask| {
+        let guard = on_drop.on_drop();
+        async move {
+            let _guard = guard;
+            let first: Units = ask.form("First?").key("first").await?;
+            let (a, b, c) = tokio::join!(
+                ask.form::<Units>("A?").into_future(),
+                ask.form::<Units>("B?").into_future(),
+                ask.form::<Units>("C?").into_future(),
+            );
+            Ok(format!("{first:?} {:?} {:?} {:?}", a?, b?, c?))
+        }
+    };
+    let stage = stage_with(tool, |builder| builder.limits(Limits::default().with_asks(2)));
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let ended = asked.accept("first", json!({"first": "metric"})).send(&client).await;
+    assert_eq!(ended.text(), "3 questions at once are more than the 2 that one round may have");
+    dropped.reaches(1).await;
+    assert_eq!(stage.server.waiting(), 0);
+}
