@@ -237,7 +237,6 @@ impl Frame {
 
     /// A leg that nobody took up learns that nobody will.
     fn close(&self) {
-        self.end();
         let mut state = self.state();
         state.closed = true;
         let inbox = state.inbox.take();
@@ -338,27 +337,26 @@ impl Driver {
         }
     }
 
-    /// Polls the handler until it has come to something that the leg in flight has to know.
+    /// Polls the handler until it has come to something that the leg in flight has to know. After an ending it is over, and
+    /// what is left of the handler is for [`end`](Self::end).
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
-            if let Some(ending) = self.take_up(cx) {
-                self.finish(ending);
-            } else if self.is_over(cx) {
+            if self.take_up(cx) {
+                return Poll::Ready(Step::Ended(Ending::Aborted));
+            }
+            if self.is_over(cx) {
                 if !self.in_flight {
                     self.frame.event(self.round, &Station::Ended(Outcome::Expired));
                 }
-                return Poll::Ready(Step::Ended(self.drop_handler(Ending::Expired)));
+                return Poll::Ready(Step::Ended(Ending::Expired));
             }
             if let Some(ending) = self.poll_handler(cx) {
-                self.finish(ending);
+                self.ending = Some(if self.drop_handler() { ending } else { Ending::Panicked });
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()
             {
                 return Poll::Ready(Step::Ended(ending));
-            }
-            if matches!(self.ending, Some(Ending::Aborted)) {
-                return Poll::Ready(Step::Ended(Ending::Aborted));
             }
             match self.look_at_questions() {
                 Looked::Nothing => return Poll::Pending,
@@ -372,17 +370,17 @@ impl Driver {
         }
     }
 
-    /// Takes up what came since the last poll: a leg with answers, or the order to stop.
-    fn take_up(&mut self, cx: &Context<'_>) -> Option<Ending> {
+    /// Takes up what came since the last poll: a leg with answers, or the order to stop, which is true.
+    fn take_up(&mut self, cx: &Context<'_>) -> bool {
         let mut state = self.frame.state();
         state.polling = true;
         if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.waker = Some(cx.waker().clone());
         }
         if state.aborted {
-            return Some(Ending::Aborted);
+            return true;
         }
-        let resumption = state.inbox.take()?;
+        let Some(resumption) = state.inbox.take() else { return false };
         self.reply = Some(resumption.reply);
         self.in_flight = true;
         self.idle = None;
@@ -406,7 +404,7 @@ impl Driver {
         for (answer, received) in answered {
             let _ = answer.send(Ok(received));
         }
-        None
+        false
     }
 
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
@@ -547,18 +545,13 @@ impl Driver {
         Ok(())
     }
 
-    fn finish(&mut self, ending: Ending) {
-        let ending = self.drop_handler(ending);
-        self.ending = Some(ending);
-    }
-
-    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic.
-    fn drop_handler(&mut self, ending: Ending) -> Ending {
+    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic: then it is false.
+    fn drop_handler(&mut self) -> bool {
         self.pushes.clear();
         let handler = self.handler.take();
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         self.frame.end();
-        if dropped.is_err() { Ending::Panicked } else { ending }
+        dropped.is_ok()
     }
 
     /// Takes a place among the handlers that wait, if there is one left.
@@ -602,7 +595,7 @@ impl Driver {
                     let _ = reply.send(step);
                 }
                 if over {
-                    break;
+                    break self.end();
                 }
             }
         });
@@ -611,6 +604,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.drop_handler();
         self.frame.close();
     }
 }

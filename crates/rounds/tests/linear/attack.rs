@@ -8,13 +8,54 @@ use std::{
     time::Duration,
 };
 
-use rounds::{Ask, KeyRing, Limits, test::Client};
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse, ServerCapabilities, ServerConfig},
+    service::RequestContext,
+};
+use rounds::{Ask, FlowError, KeyRing, Limits, Round, Rounds, test::Client};
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{Count, Tool, Units, stage, stage_with, units};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// Panics when it is dropped, unless that is part of a panic.
+struct Landmine;
+
+impl Drop for Landmine {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "as the test wants it");
+    }
+}
+
+/// Does not wait itself but for a task that does, so that nothing else wakes it.
+async fn mined(ask: Ask) -> Result<String, FlowError> {
+    let _landmine = Landmine;
+    for _ in 0..2 {
+        tokio::spawn(units(ask.clone())).await.unwrap()?;
+    }
+    Ok("done".to_owned())
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_while_it_is_dropped_leaves_its_place_at_once() {
+    let stage = stage_with(mined, |builder| builder.limits(Limits::default().with_rounds(1)));
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let ended = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert!(ended.text().starts_with("this call has asked 1 times"), "{}", ended.text());
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_while_it_is_dropped_does_not_change_why_it_was() {
+    let stage = stage_with(mined, |builder| builder.limits(Limits::default().with_frames(0, 0)));
+    let client = Client::modern(stage.server.clone()).await;
+    let shed = client.call("x", json!({})).await;
+    assert!(shed.text().starts_with("0 calls are waiting for an answer already"), "{}", shed.text());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_question_from_another_thread_is_overlooked() {
@@ -298,4 +339,70 @@ async fn more_questions_than_a_round_may_have_end_the_handler_whenever_they_are_
     assert_eq!(ended.text(), "3 questions at once are more than the 2 that one round may have");
     dropped.reaches(1).await;
     assert_eq!(stage.server.waiting(), 0);
+}
+
+/// A guard with one effect that waits at a gate, on the leg after a question that it waits for, or in a task of its own.
+struct Busy {
+    gate: Arc<Semaphore>,
+    begun: Count,
+    done: Count,
+    dropped: Count,
+    in_a_task: bool,
+}
+
+impl ServerHandler for Busy {
+    async fn call_tool(
+        &self,
+        _request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (round, ask) = (Round::<CallToolResponse>::from_context(&context)?, Ask::from_context(&context)?);
+        let _guard = self.dropped.on_drop();
+        let (gate, begun, done) = (self.gate.clone(), self.begun.clone(), self.done.clone());
+        if !self.in_a_task {
+            units(ask).await?;
+        }
+        let work = async move {
+            let effect = async || {
+                begun.up();
+                drop(gate.acquire().await);
+                done.up();
+            };
+            round.once("effect", effect).await
+        };
+        if self.in_a_task {
+            tokio::spawn(work).await.unwrap()?;
+        } else {
+            work.await?;
+        }
+        Ok(rounds::text("done"))
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+}
+
+#[tokio::test]
+async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg_is_cancelled() {
+    let (begun, done, dropped) = (Count::default(), Count::default(), Count::default());
+    let gate = Arc::new(Semaphore::new(0));
+    let busy = Busy {
+        gate: gate.clone(),
+        begun: begun.clone(),
+        done: done.clone(),
+        dropped: dropped.clone(),
+        in_a_task: false,
+    };
+    let client = Client::modern(Rounds::new(busy)).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+    begun.reaches(1).await;
+    leg.cancel().await;
+    // An answered request behind the cancellation shows that it was read.
+    let _ = client.request("tools/list", json!({})).await;
+    assert_eq!(dropped.get(), 0);
+    gate.add_permits(1);
+    dropped.reaches(1).await;
+    assert_eq!(done.get(), 1);
 }
