@@ -265,7 +265,11 @@ pub(crate) struct Effect {
 
 impl Drop for Effect {
     fn drop(&mut self) {
-        self.frame.state().effects -= 1;
+        let mut state = self.frame.state();
+        state.effects -= 1;
+        if state.effects == 0 && state.cancelled {
+            wake(state);
+        }
     }
 }
 
@@ -570,6 +574,8 @@ impl Driver {
             tokio::spawn(async move {
                 let frame = self.frame.clone();
                 std::future::poll_fn(|cx| {
+                    // An effect may come to its end in another task.
+                    frame.state().waker = Some(cx.waker().clone());
                     let over = self.poll_handler(cx).is_some() || frame.state().effects == 0;
                     if over { Poll::Ready(()) } else { Poll::Pending }
                 })

@@ -406,3 +406,24 @@ async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg
     dropped.reaches(1).await;
     assert_eq!(done.get(), 1);
 }
+
+#[tokio::test]
+async fn a_cancelled_handler_is_dropped_when_its_effect_ends_in_another_task() {
+    let (begun, done, dropped) = (Count::default(), Count::default(), Count::default());
+    let gate = Arc::new(Semaphore::new(0));
+    let busy = Busy {
+        gate: gate.clone(),
+        begun: begun.clone(),
+        done: done.clone(),
+        dropped: dropped.clone(),
+        in_a_task: true,
+    };
+    let client = Client::modern(Rounds::new(busy)).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    begun.reaches(1).await;
+    leg.cancel().await;
+    let _ = client.request("tools/list", json!({})).await;
+    gate.add_permits(1);
+    dropped.reaches(1).await;
+    assert_eq!(done.get(), 1);
+}
