@@ -429,12 +429,6 @@ impl Driver {
     }
 
     fn poll_pushes(&mut self, cx: &mut Context<'_>) {
-        if self.pushes.is_empty() {
-            return;
-        }
-        let open: Vec<u64> = self.frame.state().open.iter().map(|open| open.id).collect();
-        // What was withdrawn is dropped here, which tells the client.
-        self.pushes.retain(|(id, _)| open.contains(id));
         let mut answered = Vec::new();
         self.pushes.retain_mut(|(id, push)| match push.as_mut().poll(cx) {
             Poll::Pending => true,
@@ -498,17 +492,19 @@ impl Driver {
         }
     }
 
-    /// Pushes what was not pushed yet. It is a round of its own, and is limited like one.
+    /// Pushes what was not pushed yet. It is a round of its own, and is limited like one. The pushes of what was withdrawn are
+    /// dropped, which tells the client.
     fn push(&mut self) -> Looked {
         let frame = self.frame.clone();
         let core = &frame.core;
         let state = frame.state();
-        let (Some(link), Some(first)) = (state.link.clone(), state.open.iter().find(|open| open.asked_in.is_none()))
-        else {
-            return Looked::Nothing;
-        };
-        let first = first.id;
+        let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
+        let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
+        let first = state.open.iter().find(|open| open.asked_in.is_none()).map(|open| open.id);
+        let link = state.link.clone();
         drop(state);
+        drop(withdrawn);
+        let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };
         if let Err(error) = self.admit_push() {
             self.answer(first, Err(error));
             return Looked::Again;

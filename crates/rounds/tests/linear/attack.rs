@@ -1,10 +1,12 @@
 //! What a hostile client, an unlucky moment or a careless handler can do, and what must not come of it.
 
 use std::{
+    future::poll_fn,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -55,6 +57,38 @@ async fn a_handler_that_panics_while_it_is_dropped_does_not_change_why_it_was() 
     let client = Client::modern(stage.server.clone()).await;
     let shed = client.call("x", json!({})).await;
     assert!(shed.text().starts_with("0 calls are waiting for an answer already"), "{}", shed.text());
+}
+
+#[tokio::test]
+async fn a_legacy_client_is_told_of_a_withdrawn_question_while_the_handler_goes_on() {
+    let (go_on, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
+    let (signal, closed) = (go_on.clone(), gate.clone());
+    let stage = stage(move |ask: Ask| {
+        let (go_on, gate) = (signal.clone(), closed.clone());
+        async move {
+            // Another task waits for the answer, so that nobody wakes this one when it drops the question.
+            let question = Arc::new(Mutex::new(Some(ask.form::<Units>("Which units?").into_future())));
+            let shared = question.clone();
+            tokio::spawn(poll_fn(move |cx| match &mut *shared.lock().unwrap() {
+                Some(question) => question.as_mut().poll(cx).map(drop),
+                None => Poll::Ready(()),
+            }));
+            go_on.notified().await;
+            drop(question.lock().unwrap().take());
+            drop(gate.acquire().await);
+            Ok("never mind".to_owned())
+        }
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let pushed = client.pushed().await.unwrap();
+    go_on.notify_one();
+    let withdrawn = client.notified("notifications/cancelled").await;
+    assert_eq!(&withdrawn["params"]["requestId"], pushed.id());
+    // Too late, and nobody minds.
+    pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    gate.add_permits(1);
+    assert_eq!(leg.finish().await.text(), "never mind");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
