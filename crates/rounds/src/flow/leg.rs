@@ -377,13 +377,7 @@ impl<'a> Leg<'a> {
             tokio::select! {
                 biased;
                 step = &mut run => return Ran::Stepped(step),
-                () = leg_token.cancelled(), if !gone => {
-                    let kept = ledger.release(self.round.claim(), fence, orphan, true).await;
-                    if !kept.unwrap_or(false) {
-                        return Ran::Cancelled;
-                    }
-                    gone = true;
-                }
+                () = leg_token.cancelled(), if !gone => gone = true,
                 () = self.core.clock.sleep(lease / 3) => {
                     let renewed = ledger.renew(self.round.claim(), fence, self.core.now() + lease).await;
                     // A ledger that is away says nothing about who owns the round; settling will.
@@ -391,6 +385,10 @@ impl<'a> Leg<'a> {
                         return Ran::Overtaken;
                     }
                 }
+            }
+            // Those for whom it goes on may go away as well, and say so to nobody: it is asked again with every renewal.
+            if gone && !ledger.release(self.round.claim(), fence, orphan, true).await.unwrap_or(false) {
+                return Ran::Cancelled;
             }
         }
     }

@@ -15,7 +15,11 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, ServerCapabilities, ServerConfig},
     service::RequestContext,
 };
-use rounds::{Ask, FlowError, KeyRing, Limits, Round, Rounds, test::Client};
+use rounds::{
+    Ask, FlowError, KeyRing, Limits, Round, Rounds,
+    observe::{Outcome, Station},
+    test::Client,
+};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
@@ -89,6 +93,40 @@ async fn a_legacy_client_is_told_of_a_withdrawn_question_while_the_handler_goes_
     pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
     gate.add_permits(1);
     assert_eq!(leg.finish().await.text(), "never mind");
+}
+
+#[tokio::test]
+async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
+    let (reached, dropped) = (Count::default(), Count::default());
+    let (at_work, on_drop) = (reached.clone(), dropped.clone());
+    let stage = stage(move |ask: Ask| {
+        let (reached, guard) = (at_work.clone(), on_drop.on_drop());
+        async move {
+            let _guard = guard;
+            units(ask).await?;
+            reached.up();
+            std::future::pending().await
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"}));
+    let first = retry.start(&client).await;
+    reached.reaches(1).await;
+    let second = retry.start(&client).await;
+    stage.events.until(1, |station| *station == Station::Waiting).await;
+    first.cancel().await;
+    // An answered request behind the cancellation shows that it was read.
+    let _ = client.request("tools/list", json!({})).await;
+    assert_eq!(dropped.get(), 0, "it goes on for the second");
+    second.cancel().await;
+    stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
+    // It is noticed when the lease is renewed.
+    stage.clock.until_asleep(2).await;
+    stage.clock.advance(Duration::from_secs(10));
+    dropped.reaches(1).await;
+    retry.send(&client).await.frozen();
+    assert_eq!(stage.server.waiting(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
