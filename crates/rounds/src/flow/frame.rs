@@ -18,9 +18,9 @@ use rmcp::{
 };
 use tokio::sync::oneshot;
 
-use super::link::Link;
+use super::{link::Link, once::Onces};
 use crate::{
-    answer::Received,
+    answer::{Answers, Received},
     clock::BoxFuture,
     era::push::Push,
     error::FlowError,
@@ -41,6 +41,10 @@ pub(crate) struct Frame {
     target: String,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
     pub(crate) arguments: Option<String>,
+    /// What the handler was given when it was called. It may still ask on its own account after it has waited.
+    pub(crate) answers: Answers,
+    /// The effects that have happened in this flow.
+    pub(crate) onces: Onces,
     principal: Option<Digest>,
     /// Whether nobody may be asked, as nobody is signed in.
     asks_nobody: bool,
@@ -53,6 +57,8 @@ pub(crate) struct Call<'a> {
     pub(crate) target: &'a str,
     pub(crate) arguments: Option<&'a JsonObject>,
     pub(crate) principal: Option<Digest>,
+    pub(crate) answers: Answers,
+    pub(crate) onces: Onces,
 }
 
 struct State {
@@ -149,10 +155,18 @@ impl Frame {
             polling: false,
             waker: None,
         };
-        let Call { method, target, arguments, principal } = call;
-        let asks_nobody = principal.is_none() && core.requires_principal();
-        let (target, arguments) = (target.to_owned(), arguments.and_then(|given| serde_json::to_string(given).ok()));
-        Arc::new(Self { core, flow, method, target, arguments, principal, asks_nobody, state: Mutex::new(state) })
+        Arc::new(Self {
+            flow,
+            method: call.method,
+            target: call.target.to_owned(),
+            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
+            answers: call.answers,
+            onces: call.onces,
+            principal: call.principal,
+            asks_nobody: call.principal.is_none() && core.requires_principal(),
+            state: Mutex::new(state),
+            core,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -232,9 +232,10 @@ impl<'a> Leg<'a> {
     ) -> Arc<View> {
         let peer = self.peer.clone();
         let Binding { method, target, principal, .. } = &self.binding;
-        let call = Call { method: *method, target, arguments: request.arguments(), principal: *principal };
+        let (arguments, principal) = (request.arguments(), *principal);
+        let call = Call { method: *method, target, arguments, principal, answers, onces };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, frame })
+        Arc::new(View { round: self.round, peer, state, solicited, frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -315,12 +316,12 @@ impl<'a> Leg<'a> {
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
             driver.end();
-            return self.conclude::<X>(ran, Some(&view), deadline);
+            return self.conclude::<X>(ran, &view.frame, deadline);
         }
         if let Err(error) = driver.take_place() {
             return Ok((None, X::Response::failed(error)?));
         }
-        let concluded = self.conclude::<X>(ran, Some(&view), deadline);
+        let concluded = self.conclude::<X>(ran, &view.frame, deadline);
         if let Ok((Some(span), _)) = &concluded {
             driver.park(*span);
         }
@@ -346,7 +347,7 @@ impl<'a> Leg<'a> {
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
         let ran = self.hold(Some(held), stepped, context.ct).await;
-        let concluded = self.conclude::<X>(ran, None, deadline);
+        let concluded = self.conclude::<X>(ran, &frame, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
         }
@@ -394,7 +395,7 @@ impl<'a> Leg<'a> {
     }
 
     /// What the handler's part comes to: a response, with its questions sealed.
-    fn conclude<X: Exchange>(&self, ran: Ran, view: Option<&View>, deadline: Timestamp) -> Concluded<X::Response> {
+    fn conclude<X: Exchange>(&self, ran: Ran, frame: &Frame, deadline: Timestamp) -> Concluded<X::Response> {
         let step = match ran {
             Ran::Stepped(step) => step,
             Ran::Cancelled => return Err(Stop::cancelled()),
@@ -425,7 +426,7 @@ impl<'a> Leg<'a> {
                 (asks, Some(Resume::Frame), (round.lifetime, round.patience))
             }
         };
-        match self.seal(asks, resume, times, view, deadline) {
+        match self.seal(asks, resume, times, frame, deadline) {
             Ok((span, asks)) => Ok((Some(span), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
@@ -437,7 +438,7 @@ impl<'a> Leg<'a> {
         mut asks: InputRequiredResult,
         resume: Option<Resume>,
         (lifetime, patience): (Duration, Duration),
-        view: Option<&View>,
+        frame: &Frame,
         deadline: Timestamp,
     ) -> Result<(Span, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
@@ -466,8 +467,8 @@ impl<'a> Leg<'a> {
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
             resume: resume.unwrap_or_else(|| Resume::Handler {
-                settled: view.map(|view| view.answers.settled(&asked)).unwrap_or_default(),
-                onces: view.map(|view| view.onces.recorded()).unwrap_or_default(),
+                settled: frame.answers.settled(&asked),
+                onces: frame.onces.recorded(),
                 state: kept,
             }),
             asked,

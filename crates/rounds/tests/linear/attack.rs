@@ -16,9 +16,9 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, FlowError, KeyRing, Limits, Round, Rounds,
+    Ask, FlowError, Given, KeyRing, Limits, Round, Rounds,
     observe::{Outcome, Station},
-    test::Client,
+    test::{Client, Events},
 };
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -127,6 +127,46 @@ async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
     dropped.reaches(1).await;
     retry.send(&client).await.frozen();
     assert_eq!(stage.server.waiting(), 0);
+}
+
+/// A guard that asks one question on its own account, waits for another, and then asks a third.
+struct Mixed;
+
+impl ServerHandler for Mixed {
+    async fn call_tool(
+        &self,
+        _request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (round, ask) = (Round::<CallToolResponse>::from_context(&context)?, Ask::from_context(&context)?);
+        let Given::Accepted(first) = round.given::<Units>("first") else {
+            return Ok(round.ask_form::<Units>("first", "First?")?);
+        };
+        if let Given::Accepted(third) = round.given::<Units>("third") {
+            return Ok(rounds::text(format!("{first:?} {third:?}")));
+        }
+        let _second: Units = ask.form("Second?").key("second").await?;
+        Ok(round.ask_form::<Units>("third", "Third?")?)
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+}
+
+#[tokio::test]
+async fn what_a_guard_was_given_is_not_lost_when_it_waits_before_it_asks_again() {
+    let events = Events::new();
+    let server = Rounds::builder(Mixed).observe(events.clone()).build().unwrap();
+    let client = Client::modern(server).await;
+    let first = client.call("x", json!({})).await.asked();
+    let second = first.accept("first", json!({"first": "metric"})).send(&client).await.asked();
+    assert_eq!(second.keys(), ["second"]);
+    let third = second.accept("second", json!({"second": "metric"})).send(&client).await.asked();
+    assert_eq!(third.keys(), ["third"]);
+    let done = third.accept("third", json!({"third": "imperial"})).send(&client).await;
+    assert_eq!(done.text(), "Metric Imperial");
+    assert_eq!(events.runs("x"), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
