@@ -68,7 +68,7 @@ struct State {
     peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
-    next_question: u64,
+    next_number: u64,
     /// A leg that came for the driver to take up.
     inbox: Option<Resumption>,
     aborted: bool,
@@ -83,6 +83,13 @@ struct State {
     /// Whether the driver is polling just now, and will look at what is open when it is done.
     polling: bool,
     waker: Option<Waker>,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
 }
 
 /// A question that has no answer yet.
@@ -145,7 +152,7 @@ impl Frame {
             link: Some(link),
             peer,
             open: Vec::new(),
-            next_question: 0,
+            next_number: 0,
             inbox: None,
             aborted: false,
             ended: false,
@@ -189,8 +196,7 @@ impl Frame {
             question.key = free.unwrap_or_default();
         }
         let (answer, answered) = oneshot::channel();
-        let id = state.next_question;
-        state.next_question += 1;
+        let id = state.number();
         state.open.push(Open { id, question, asked_in: None, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
@@ -198,6 +204,11 @@ impl Frame {
             waker.wake();
         }
         Ok(Opened { frame: self, id, answered })
+    }
+
+    /// A number that nothing else of this flow has.
+    pub(crate) fn number(&self) -> u64 {
+        self.state().number()
     }
 
     /// The client of the leg in flight.

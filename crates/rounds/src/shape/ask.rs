@@ -71,12 +71,12 @@ impl Ask {
     /// That they agreed does not mean that they did.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
         let url = url.into();
-        let request = move |message: String, key: &str, flow| {
+        let request = move |message: String, _: &str, frame: &Frame| {
             Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: format!("{flow}-{key}"),
+                elicitation_id: format!("{}-{}", frame.flow, frame.number()),
             })))
         };
         let query = Query {
@@ -93,7 +93,7 @@ impl Ask {
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
-        let sample = move |_, _: &str, _| {
+        let sample = move |_, _: &str, _: &Frame| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
         let query = Query {
@@ -110,7 +110,7 @@ impl Ask {
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
-        let roots = |_, _: &str, _| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let roots = |_, _: &str, _: &Frame| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let query = Query {
             kind: Kind::Roots,
             default_key: || "roots".to_owned(),
@@ -204,7 +204,7 @@ pub struct Asking<T> {
 struct Query<T> {
     kind: Kind,
     default_key: fn() -> String,
-    request: Box<dyn Fn(String, &str, FlowId) -> Result<InputRequest, FlowError> + Send + Sync>,
+    request: Box<dyn Fn(String, &str, &Frame) -> Result<InputRequest, FlowError> + Send + Sync>,
     read: fn(&str, &Value) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
     refused: Option<T>,
@@ -212,7 +212,7 @@ struct Query<T> {
 
 impl<T: FormType> Query<T> {
     fn form() -> Self {
-        let request = |message, key: &str, _| {
+        let request = |message, key: &str, _: &Frame| {
             let requested_schema = Form::of::<T>(key)?.schema();
             let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
             Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
@@ -288,7 +288,7 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let question = Question {
                 kind: query.kind,
-                request: (query.request)(words, &key, ask.frame.flow)?,
+                request: (query.request)(words, &key, &ask.frame)?,
                 key: key.clone(),
                 message: message.clone(),
                 within,

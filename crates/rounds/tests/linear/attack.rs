@@ -169,6 +169,27 @@ async fn what_a_guard_was_given_is_not_lost_when_it_waits_before_it_asks_again()
     assert_eq!(events.runs("x"), 3);
 }
 
+#[tokio::test]
+async fn no_two_pages_of_a_flow_have_the_same_name() {
+    let stage = stage(|ask: Ask| async move {
+        let page = |words: &str| ask.url(words, "https://example.com").into_future();
+        tokio::try_join!(page("One"), page("Two"))?;
+        page("Three").await?;
+        Ok("done".to_owned())
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let mut names = vec![
+        asked.question("url")["params"]["elicitationId"].clone(),
+        asked.question("url_2")["params"]["elicitationId"].clone(),
+    ];
+    let accepted = json!({"action": "accept"});
+    let both = asked.retry().respond("url", accepted.clone()).respond("url_2", accepted);
+    let asked = both.send(&client).await.asked();
+    names.push(asked.question("url")["params"]["elicitationId"].clone());
+    assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_question_from_another_thread_is_overlooked() {
     let stage = stage(|ask: Ask| async move {
