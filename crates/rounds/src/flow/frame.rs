@@ -69,6 +69,9 @@ struct State {
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
     next_number: u64,
+    /// The round that a leg may answer, once: none while one is at it. What a ledger knows of the round may get lost; this
+    /// is here as long as the handler.
+    awaited: Option<u32>,
     /// A leg that came for the driver to take up.
     inbox: Option<Resumption>,
     aborted: bool,
@@ -96,8 +99,8 @@ impl State {
 struct Open {
     id: u64,
     question: Question,
-    /// The round it was last asked in; none before it was.
-    asked_in: Option<u32>,
+    /// Whether the client knows of it: it was pushed, or asked in the latest round.
+    asked: bool,
     answer: oneshot::Sender<Result<Received, FlowError>>,
 }
 
@@ -153,6 +156,7 @@ impl Frame {
             peer,
             open: Vec::new(),
             next_number: 0,
+            awaited: None,
             inbox: None,
             aborted: false,
             ended: false,
@@ -197,7 +201,7 @@ impl Frame {
         }
         let (answer, answered) = oneshot::channel();
         let id = state.number();
-        state.open.push(Open { id, question, asked_in: None, answer });
+        state.open.push(Open { id, question, asked: false, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
@@ -221,10 +225,10 @@ impl Frame {
         look(&self.state().peer)
     }
 
-    /// Hands a leg to the driver. False when the frame is over.
+    /// Hands a leg to the driver. False when the frame is over, or waits for another round.
     pub(crate) fn resume(&self, resumption: Resumption) -> bool {
         let mut state = self.state();
-        if state.closed {
+        if state.closed || state.awaited.take_if(|round| *round == resumption.round).is_none() {
             return false;
         }
         state.inbox = Some(resumption);
@@ -418,8 +422,8 @@ impl Driver {
         let mut answered = Vec::new();
         let mut answers = resumption.answers;
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
-            let of_this_round = open.asked_in.take() == Some(resumption.round);
-            match answers.remove(&open.question.key).filter(|_| of_this_round) {
+            let asked = std::mem::take(&mut open.asked);
+            match answers.remove(&open.question.key).filter(|_| asked) {
                 Some(raw) => {
                     answered.push((open.answer, Received::read(open.question.kind, &raw)));
                     None
@@ -507,11 +511,12 @@ impl Driver {
                 let (patience, lifetime) =
                     times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
                 for open in open.iter_mut() {
-                    open.asked_in = Some(number);
+                    open.asked = true;
                 }
                 let request = |open: &Open| (open.question.key.clone(), open.question.request.clone());
                 let requests = open.iter().map(request).collect();
                 state.link = None;
+                state.awaited = Some(number);
                 Looked::Asked(Round { number, requests, lifetime, patience })
             }
         }
@@ -525,7 +530,7 @@ impl Driver {
         let state = frame.state();
         let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
-        let first = state.open.iter().find(|open| open.asked_in.is_none()).map(|open| open.id);
+        let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
         let link = state.link.clone();
         drop(state);
         drop(withdrawn);
@@ -536,8 +541,8 @@ impl Driver {
         }
         let mut state = frame.state();
         let mut pushed = Vec::new();
-        for open in state.open.iter_mut().filter(|open| open.asked_in.is_none()) {
-            open.asked_in = Some(0);
+        for open in state.open.iter_mut().filter(|open| !open.asked) {
+            open.asked = true;
             let Question { key, kind, request, message, within } = &open.question;
             let push = Push {
                 link: link.clone(),

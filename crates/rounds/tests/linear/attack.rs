@@ -16,7 +16,8 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, FlowError, Given, KeyRing, Limits, Round, Rounds,
+    Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, Timestamp,
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan},
     observe::{Outcome, Station},
     test::{Client, Events},
 };
@@ -188,6 +189,58 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
     let asked = both.send(&client).await.asked();
     names.push(asked.question("url")["params"]["elicitationId"].clone());
     assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+}
+
+/// A ledger that forgets everything at once, as a store that was restarted and was meant to be kept in memory only.
+struct Forgetful(MemoryLedger);
+
+impl Ledger for Forgetful {
+    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.0.admit(id, keep)
+    }
+
+    fn claim(&self, _id: ClaimId, _bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        Box::pin(async { Ok(Claimed::Fresh(1)) })
+    }
+
+    fn renew(&self, _id: ClaimId, _fence: Fence, _until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async { Ok(true) })
+    }
+
+    fn settle(&self, _: ClaimId, _: Fence, _: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async { Ok(true) })
+    }
+
+    fn release(&self, _: ClaimId, _: Fence, _: Orphan, _: bool) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_handler_takes_each_round_once_even_when_the_ledger_forgot_it() {
+    let (reached, gate) = (Count::default(), Arc::new(Semaphore::new(0)));
+    let (at_work, closed) = (reached.clone(), gate.clone());
+    let tool = move |ask: Ask| {
+        let (reached, gate) = (at_work.clone(), closed.clone());
+        async move {
+            let first: Units = ask.form("First?").key("k").await?;
+            let second: Units = ask.form("Second?").key("k").await?;
+            reached.up();
+            drop(gate.acquire().await);
+            Ok(format!("{first:?} {second:?}"))
+        }
+    };
+    let stage = stage_with(tool, |builder| builder.ledger(Forgetful(MemoryLedger::new())));
+    let client = Client::modern(stage.server.clone()).await;
+    let first = client.call("x", json!({})).await.asked();
+    let second = first.accept("k", json!({"k": "metric"})).send(&client).await.asked();
+    first.accept("k", json!({"k": "imperial"})).send(&client).await.frozen();
+    let leg = second.accept("k", json!({"k": "imperial"})).start(&client).await;
+    reached.reaches(1).await;
+    second.accept("k", json!({"k": "metric"})).send(&client).await.frozen();
+    gate.add_permits(1);
+    assert_eq!(leg.finish().await.text(), "Metric Imperial");
+    assert_eq!(stage.events.refusals(), [Refusal::FrameGone, Refusal::FrameGone]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
