@@ -268,9 +268,10 @@ impl Frame {
     fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        let inbox = state.inbox.take();
+        // An `Ask` that outlives its handler keeps this frame, and is not to keep the task as well.
+        let left = (state.inbox.take(), state.waker.take());
         drop(state);
-        drop(inbox);
+        drop(left);
     }
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
@@ -623,6 +624,10 @@ impl Driver {
                     self.idle = Some(core.clock.sleep(round.lifetime));
                 }
                 let over = matches!(step, Step::Ended(_));
+                if over {
+                    // Whoever hears of the end finds the place free.
+                    self.slot = None;
+                }
                 if let Some(reply) = self.reply.take() {
                     let _ = reply.send(step);
                 }
@@ -678,8 +683,7 @@ impl Frames {
 
 /// A frame's place among those that may wait. Leaving it is dropping it.
 pub(crate) struct Slot {
-    core: Arc<Core>,
-    flow: FlowId,
+    frame: Arc<Frame>,
     principal: Option<Digest>,
 }
 
@@ -693,31 +697,33 @@ impl Slot {
             return Err(FlowError::TooManyFrames { limit: limits.frames });
         }
         if let Some(principal) = principal {
-            let theirs = parked.per_principal.entry(principal).or_default();
-            if *theirs >= limits.frames_per_principal {
+            let theirs = parked.per_principal.get(&principal).copied().unwrap_or_default();
+            if theirs >= limits.frames_per_principal {
                 return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
             }
-            *theirs += 1;
+            parked.per_principal.insert(principal, theirs + 1);
         }
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
-        Ok(Self { core: frame.core.clone(), flow: frame.flow, principal })
+        Ok(Self { frame: frame.clone(), principal })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut parked = self.core.frames.parked();
-        let frame = parked.frames.remove(&self.flow);
-        if let Some(principal) = self.principal
-            && let Some(theirs) = parked.per_principal.get_mut(&principal)
+        let Self { frame, principal } = self;
+        let mut parked = frame.core.frames.parked();
+        // A leg that was overtaken in this very process leaves the frame of the one that overtook it.
+        if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
+            parked.frames.remove(&frame.flow);
+        }
+        if let Some(principal) = principal
+            && let Some(theirs) = parked.per_principal.get_mut(principal)
         {
             *theirs -= 1;
             if *theirs == 0 {
-                parked.per_principal.remove(&principal);
+                parked.per_principal.remove(principal);
             }
         }
-        drop(parked);
-        drop(frame);
     }
 }

@@ -159,11 +159,12 @@ impl<'a> Leg<'a> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let view = self.view(Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
+        let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
             let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
             if let Err(error) = admitted {
-                self.abandon();
+                frame.abort();
                 return Ok(X::Response::failed(unavailable(error))?);
             }
         }
@@ -197,16 +198,16 @@ impl<'a> Leg<'a> {
         };
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan };
-        let concluded = match envelope.resume {
+        let (frame, concluded) = match envelope.resume {
             Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
                 let view = self.view(answers, Onces::of(onces, envelope.span), state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
-                self.run(handler, request, view, context, Some(held), deadline).await
+                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
             Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
-                Some(concluded) => concluded,
+                Some(resumed) => resumed,
                 None => {
                     // Not here; whoever has it may still answer.
                     drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
@@ -216,7 +217,8 @@ impl<'a> Leg<'a> {
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
-            self.abandon();
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
         }
         recorded
     }
@@ -336,7 +338,7 @@ impl<'a> Leg<'a> {
         context: RequestContext<RoleServer>,
         held: Held,
         deadline: Timestamp,
-    ) -> Option<Concluded<X::Response>> {
+    ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
         let resumption =
             Resumption { round: self.round.number, answers, link: Link::of(&context), peer: self.peer.clone(), reply };
@@ -351,14 +353,7 @@ impl<'a> Leg<'a> {
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
         }
-        Some(concluded)
-    }
-
-    /// Ends a handler that was left waiting by a leg that could not be answered.
-    fn abandon(&self) {
-        if let Some(frame) = self.core.frames.find(self.round.flow) {
-            frame.abort();
-        }
+        Some((frame, concluded))
     }
 
     /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.

@@ -244,6 +244,16 @@ async fn a_waiting_handler_takes_each_round_once_even_when_the_ledger_forgot_it(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_the_last_answer_has_the_place_back() {
+    let stage = stage_with(units, |builder| builder.limits(Limits::default().with_frames(1, 1)));
+    let client = Client::modern(stage.server.clone()).await;
+    for _ in 0..500 {
+        let asked = client.call("x", json!({})).await.asked();
+        assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_question_from_another_thread_is_overlooked() {
     let stage = stage(|ask: Ask| async move {
         let mut said = Vec::new();
