@@ -200,11 +200,14 @@ pub struct Asking<T> {
     otherwise: Option<Otherwise<T>>,
 }
 
+/// Makes a question of its words and its key.
+type MakeRequest = dyn Fn(String, &str, &Frame) -> Result<InputRequest, FlowError> + Send + Sync;
+
 /// What kind of question it is, and how its answer is read.
 struct Query<T> {
     kind: Kind,
     default_key: fn() -> String,
-    request: Box<dyn Fn(String, &str, &Frame) -> Result<InputRequest, FlowError> + Send + Sync>,
+    request: Box<MakeRequest>,
     read: fn(&str, &Value) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
     refused: Option<T>,

@@ -41,7 +41,7 @@ impl Drop for Landmine {
 async fn mined(ask: Ask) -> Result<String, FlowError> {
     let _landmine = Landmine;
     for _ in 0..2 {
-        tokio::spawn(units(ask.clone())).await.unwrap()?;
+        tokio::spawn(units(ask.clone())).await.expect("it does not panic")?;
     }
     Ok("done".to_owned())
 }
@@ -567,7 +567,7 @@ impl ServerHandler for Busy {
             round.once("effect", effect).await
         };
         if self.in_a_task {
-            tokio::spawn(work).await.unwrap()?;
+            tokio::spawn(work).await.expect("it does not panic")?;
         } else {
             work.await?;
         }
