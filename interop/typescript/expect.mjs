@@ -14,7 +14,8 @@ export const calls = [
     ...weather('weather_h'),
     ['deploy', { env: 'prod' }, accept({ confirm: true }), 'deployed to prod'],
     ['deploy', { env: 'prod' }, accept({ confirm: false }), 'deployment to prod cancelled'],
-    ['deploy', { env: 'prod' }, { action: 'decline' }, 'deployment to prod cancelled']
+    ['deploy', { env: 'prod' }, { action: 'decline' }, 'deployment to prod cancelled'],
+    ['deploy', { env: 'prod' }, { action: 'cancel' }, 'deployment to prod cancelled']
 ];
 
 export const guarded = weather('weather_e');
@@ -27,7 +28,7 @@ export async function play(client, answers, calls) {
         const result = await client.callTool({ name: tool, arguments: args });
         assert.equal(result.content[0].text, text, `${tool} answered ${JSON.stringify(answer)}`);
         assert.equal(answers.asked.length, 1, `${tool} asks once`);
-        console.log(`  ${tool} ${JSON.stringify(args)}: ${answer.action} -> ${text}`);
+        console.log(`  ${tool} ${JSON.stringify(args)}: ${JSON.stringify(answer)} -> ${text}`);
     }
 }
 

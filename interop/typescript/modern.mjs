@@ -30,6 +30,7 @@ const frozen = await manual
     .callTool({ ...call, inputResponses, requestState: flipped }, { allowInputRequired: true })
     .then(() => assert.fail('a changed state was taken'), error => error);
 assert.equal(frozen.code, -32602);
+assert.match(frozen.message, /Invalid or expired requestState$/);
 assert.deepEqual(frozen.data, { reason: 'invalid_request_state' });
 const retry = { ...call, inputResponses, requestState: asked.requestState };
 for (const _ of [1, 2]) {

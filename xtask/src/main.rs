@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod interop;
 mod step;
 
 use std::{
@@ -8,28 +9,33 @@ use std::{
     process::ExitCode,
 };
 
+use interop::Clients;
 use step::{Step, play};
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
 
 Tasks:
-  test    Check the formatting and the lints, run every test, build the documentation, and run the examples and the tour";
+  test     Check the formatting and the lints, run every test, build the documentation, run the examples and the tour,
+           and let clients that others wrote talk to the server
+  interop  Only the last of these: install the clients if they are not there, and let them talk to the server";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        ["test"] => match steps() {
-            Ok(steps) => play(&steps, &root()),
-            Err(error) => {
-                eprintln!("xtask: cannot tell what there is to run: {error}");
-                ExitCode::FAILURE
-            }
-        },
+    let steps = match args[..] {
+        ["test"] => test(),
+        ["interop"] => interop(),
         _ => {
             eprintln!("{USAGE}");
-            ExitCode::from(2)
+            return ExitCode::from(2);
+        }
+    };
+    match steps {
+        Ok(steps) => play(&steps, &root()),
+        Err(error) => {
+            eprintln!("xtask: cannot tell what there is to run: {error}");
+            ExitCode::FAILURE
         }
     }
 }
@@ -39,7 +45,7 @@ fn main() -> ExitCode {
 /// All of it is built with the features of the whole workspace and of its tests, so that nothing is compiled twice. That
 /// is why the documentation is built with that of the examples, which have the features of tests, and why examples and
 /// the tour are run as `cargo test` has left them: `cargo run` would build their dependencies anew, with fewer features.
-fn steps() -> io::Result<Vec<Step>> {
+fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
@@ -54,6 +60,27 @@ fn steps() -> io::Result<Vec<Step>> {
         steps.push(step.already_built(built.join("examples").join(example)));
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
+    steps.extend(clients()?);
+    Ok(steps)
+}
+
+/// What `cargo xtask interop` does.
+fn interop() -> io::Result<Vec<Step>> {
+    let mut steps = vec![Step::cargo("build the server", "build --quiet -p rounds-cli")];
+    steps.extend(clients()?);
+    Ok(steps)
+}
+
+/// Clients that others wrote, against the server as an earlier step has left it.
+fn clients() -> io::Result<Vec<Step>> {
+    let server = built()?.join("rounds");
+    let install = || Clients::of(&root()).install();
+    let mut steps = vec![Step::cargo("install the TypeScript clients", "xtask interop").by(install)];
+    for (script, doing) in interop::CLIENTS {
+        let server = server.clone();
+        let play = move || Clients::of(&root()).play(script, &server);
+        steps.push(Step::cargo(doing, "xtask interop").by(play));
+    }
     Ok(steps)
 }
 

@@ -1,4 +1,4 @@
-//! Steps: commands that are run one after the other, until one fails.
+//! Steps: work that is done one after the other, until something fails.
 
 use std::{
     env,
@@ -9,13 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Something to run, and to be run alone by whoever it failed for.
+/// Something to do, and to be done alone by whoever it failed for.
 pub(crate) struct Step {
     doing: String,
     program: OsString,
     args: Vec<String>,
     env: Vec<(&'static str, &'static str)>,
-    built: Option<PathBuf>,
+    instead: Option<Instead>,
+}
+
+/// What is done in place of the command to type.
+enum Instead {
+    Run(PathBuf),
+    Do(Box<dyn Fn() -> Result<(), String>>),
 }
 
 impl Step {
@@ -27,7 +33,7 @@ impl Step {
             program: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             args: args.split(' ').map(str::to_owned).collect(),
             env: Vec::new(),
-            built: None,
+            instead: None,
         }
     }
 
@@ -39,29 +45,39 @@ impl Step {
 
     /// Runs what an earlier step has built, in place of the command that would build it first.
     pub(crate) fn already_built(mut self, program: PathBuf) -> Self {
-        self.built = Some(program);
+        self.instead = Some(Instead::Run(program));
+        self
+    }
+
+    /// Does it here, in place of the command that would come here. A failure is a sentence.
+    pub(crate) fn by(mut self, work: impl Fn() -> Result<(), String> + 'static) -> Self {
+        self.instead = Some(Instead::Do(Box::new(work)));
         self
     }
 
     fn runs(&self) -> String {
-        self.built.as_ref().map_or_else(|| self.to_string(), |built| built.display().to_string())
+        match &self.instead {
+            Some(Instead::Run(built)) => built.display().to_string(),
+            _ => self.to_string(),
+        }
     }
 
     fn passes(&self, root: &Path) -> bool {
-        let mut command = match &self.built {
-            Some(built) => Command::new(built),
-            None => Command::new(&self.program),
+        let outcome = match &self.instead {
+            None => self.run(Command::new(&self.program).args(&self.args), root),
+            Some(Instead::Run(built)) => self.run(&mut Command::new(built), root),
+            Some(Instead::Do(work)) => work().map(|()| true),
         };
-        if self.built.is_none() {
-            command.args(&self.args);
-        }
-        match command.envs(self.env.iter().copied()).current_dir(root).status() {
-            Ok(status) => status.success(),
-            Err(error) => {
-                println!("cannot start {}: {error}", command.get_program().display());
-                false
-            }
-        }
+        outcome.unwrap_or_else(|problem| {
+            println!("{problem}");
+            false
+        })
+    }
+
+    fn run(&self, command: &mut Command, root: &Path) -> Result<bool, String> {
+        let status = command.envs(self.env.iter().copied()).current_dir(root).status();
+        let status = status.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()));
+        Ok(status?.success())
     }
 }
 
@@ -122,5 +138,7 @@ mod tests {
         assert_eq!(play(&[step("true"), step("true")], &root), ExitCode::SUCCESS);
         assert_eq!(play(&[step("no-such-program")], &root), ExitCode::FAILURE);
         assert_eq!(play(&[step("false").already_built("true".into())], &root), ExitCode::SUCCESS);
+        assert_eq!(play(&[step("false").by(|| Ok(()))], &root), ExitCode::SUCCESS);
+        assert_eq!(play(&[step("true").by(|| Err("no".to_owned()))], &root), ExitCode::FAILURE);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use rounds::{Inspected, KeyRing, Limits};
+use rounds::{Inspected, KeyRing, Refusal};
 
 use crate::Failure;
 
@@ -53,10 +53,14 @@ pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     Ok(format!("{inspected}\n"))
 }
 
+/// Far longer than any state, whatever its server allows: what is read from stdin has an end.
+const LONGEST: u64 = 1 << 20;
+
 fn read_stdin() -> Result<String, Failure> {
-    // A longer one is refused for its length, however much longer it is; the rest leaves room for white space.
-    let limit = Limits::default().token_bytes as u64 + 1024;
     let mut state = String::new();
-    io::stdin().lock().take(limit).read_to_string(&mut state).map_err(Failure::io("read the token from stdin"))?;
-    Ok(state)
+    let read = io::stdin().lock().take(LONGEST + 1).read_to_string(&mut state);
+    match read.map_err(Failure::io("read the token from stdin"))? as u64 {
+        0..=LONGEST => Ok(state),
+        _ => Err(Failure::Token(Refusal::TooLong)),
+    }
 }

@@ -3,6 +3,7 @@
 mod colour;
 mod duration;
 mod keys;
+mod person;
 mod serve;
 mod tour;
 
@@ -61,7 +62,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one flow, one forgery and every shape, all played in memory as you look
+    /// Show one call, one forgery and every shape, all played in memory as you look
     ///
     /// Every line is taken from messages that were really exchanged, between the gallery's server and
     /// clients of both eras, in the moment you ran it. It is plain text unless stdout is a terminal, and
@@ -102,6 +103,8 @@ enum Failure {
     Listen { address: String, source: io::Error },
     #[error("the client on stdio did not begin a conversation")]
     Stdio(#[source] Box<rmcp::service::ServerInitializeError>),
+    #[error("the tour came to a halt")]
+    Tour(#[source] Box<dyn Error + Send + Sync>),
     #[error("cannot read RUST_LOG")]
     Logs(#[from] tracing_subscriber::filter::FromEnvError),
     #[error("the operating system has no randomness to give")]
@@ -113,6 +116,10 @@ enum Failure {
 impl Failure {
     fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, source }
+    }
+
+    fn tour(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Tour(Box::new(source))
     }
 }
 

@@ -1,34 +1,67 @@
-//! The tour: one flow, one forgery and every shape. What it prints, it has just seen happen.
+//! The tour: one call by a client's own loop, the same by hand with a forgery in the middle, and every shape. What it
+//! prints, it has just seen happen.
 
-use std::{env, fmt::Write as _, pin::pin, time::Instant};
+use std::{fmt::Write as _, pin::pin, time::Instant};
 
 use gallery::Gallery;
+use rmcp::{
+    ClientLifecycleMode, ClientServiceExt, ServiceExt,
+    model::{CallToolRequestParams, JsonObject, ProtocolVersion},
+};
 use rounds::{
-    BuildError, Era, Rounds,
+    Era, Rounds,
     test::{Asked, Client, Events, InFlight, Leg, Retry},
 };
 use serde_json::{Value, json};
+use tokio::io::duplex;
 
-use crate::colour::Paint;
+use crate::{Failure, colour::Paint, person::Person};
 
 /// The tools to compare, a line each. Each is a file of the gallery.
-const SHAPES: &[&str] = &["weather_e", "weather_naive"];
+const SHAPES: &[&str] = &["weather_e", "weather_h", "weather_naive"];
 
 /// Plays it all and tells about it.
-pub(crate) async fn tell(paint: Paint) -> Result<String, BuildError> {
+pub(crate) async fn tell(paint: Paint) -> Result<String, Failure> {
     let began = Instant::now();
     let mut story = Story { paint, text: String::new() };
-    one_flow(&mut story).await?;
-    one_forgery(&mut story).await?;
+    automatic_loop(&mut story).await?;
+    manual_loop(&mut story).await?;
     every_shape(&mut story).await?;
     next_command(&mut story, began);
     Ok(story.text)
 }
 
-async fn one_flow(story: &mut Story) -> Result<(), BuildError> {
-    story.heading("1  One flow: a call, a question, an answer, a result");
+async fn automatic_loop(story: &mut Story) -> Result<(), Failure> {
+    story.heading("1  One call: rmcp's own client, and the rounds happen inside its call_tool");
+    let (server, events) = watched()?;
+    let (ours, theirs) = duplex(1 << 16);
+    // It returns once it has heard from the client, and stops when the client is gone.
+    tokio::spawn(async move {
+        if let Ok(running) = server.serve(theirs).await {
+            let _ = running.waiting().await;
+        }
+    });
+    let (person, said) = Person::who_answers(yes());
+    let modern = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    let client = person.serve_with_lifecycle(ours, modern).await.map_err(Failure::tour)?;
+
+    story.client(&format!("call_tool deploy {}", Value::Object(env())));
+    let result = client.call_tool(CallToolRequestParams::new("deploy").with_arguments(env())).await;
+    let result = result.map_err(Failure::tour)?;
+    let said = said.all();
+    for (question, answer) in &said {
+        story.say("person", &format!("is asked {question:?} and answers {answer}"));
+    }
+    story.server(&json!(result.content).to_string());
+    let (legs, questions, runs) = (events.outcomes().len(), said.len(), events.runs("deploy"));
+    story.aside(&format!("legs: {legs}, questions: {questions}, handler runs: {runs}; the loop did the rest"));
+    Ok(())
+}
+
+async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
+    story.heading("2  The same call by hand, leg by leg, with one character of the state changed on the way");
     let stage = Stage::new(Era::Modern).await?;
-    let call = json!({"name": "weather_e", "arguments": place()});
+    let call = json!({"name": "deploy", "arguments": env()});
     story.client(&format!("tools/call {call}"));
 
     let asked = stage.client.request("tools/call", call).await.asked();
@@ -40,25 +73,15 @@ async fn one_flow(story: &mut Story) -> Result<(), BuildError> {
     let state = asked.state();
     let length = story.paint.dim(&format!("({} characters in all)", state.len()));
     story.detail("state", &format!("{}... {length}", state.chars().take(24).collect::<String>()));
-    story.aside("sealed: the flow travels with the client, who can neither read nor change it");
+    story.aside("sealed: it travels with the client, who can neither read nor change it");
 
-    story.client("the same call as a new request, with the state as it came and");
+    let (forged, change) = forge(state);
+    story.client("the same call as a new request, with");
     for key in asked.keys() {
-        story.detail("answer", &format!("{key}: {}", answer()));
+        story.detail("answer", &format!("{key}: {}", yes()));
     }
-    let done = answered(&asked).send(&stage.client).await;
-    story.server(&done.result()["content"].to_string());
-    Ok(())
-}
-
-async fn one_forgery(story: &mut Story) -> Result<(), BuildError> {
-    story.heading("2  One forgery: a single character of a state is changed");
-    let stage = Stage::new(Era::Modern).await?;
-    let asked = stage.client.call("weather_e", place()).await.asked();
-    let (forged, change) = forge(asked.state());
-    story.client(&format!("the answer, with a state whose {change}"));
-
-    let refused = answered(&asked).tamper(|_| forged).send(&stage.client).await;
+    story.detail("state", &change);
+    let refused = answered(&asked, &yes()).tamper(|_| forged).send(&stage.client).await;
     story.server("an error, the same for whatever is wrong with a state");
     for name in ["code", "message", "data"] {
         story.detail(name, &refused.error()[name].to_string());
@@ -68,13 +91,15 @@ async fn one_forgery(story: &mut Story) -> Result<(), BuildError> {
     }
     story.aside("the reason is in the event only, where the server's operator reads it");
 
-    story.client("the answer again, with the state as it came");
-    let done = answered(&asked).send(&stage.client).await;
+    story.client("the same answer, with the state as it came");
+    let done = answered(&asked, &yes()).send(&stage.client).await;
     story.server(&done.result()["content"].to_string());
+    let (legs, runs) = (stage.events.outcomes().len(), stage.events.runs("deploy"));
+    story.aside(&format!("legs: {legs}, handler runs: {runs}; it waited where it asked, and went on from there"));
     Ok(())
 }
 
-async fn every_shape(story: &mut Story) -> Result<(), BuildError> {
+async fn every_shape(story: &mut Story) -> Result<(), Failure> {
     story.heading("3  Every shape: the same tool, written differently, called once");
     let mut rows = Vec::new();
     for shape in SHAPES {
@@ -83,9 +108,14 @@ async fn every_shape(story: &mut Story) -> Result<(), BuildError> {
         }
     }
     story.table(&rows);
+    story.line("");
+    for Row { shape, client, .. } in rows.iter().filter(|row| row.pushed > 0) {
+        let words =
+            format!("{shape} asks the {client} client as well: its question is pushed over the live connection.");
+        story.line(&story.paint.dim(&words));
+    }
     for row in rows.iter().filter(|row| row.is_footgun()) {
         let (shape, audited, runs) = (row.shape, row.audited, row.runs);
-        story.line("");
         story
             .warn(&format!("! {shape} is the footgun: one call, audited {audited} times. Its effect stands above the"));
         story.warn(&format!("  question, and the handler ran {runs} times. The result is right, and nothing warned."));
@@ -95,7 +125,7 @@ async fn every_shape(story: &mut Story) -> Result<(), BuildError> {
 
 fn next_command(story: &mut Story, began: Instant) {
     story.heading("4  Next: talk to it yourself");
-    let program = env::args().next().unwrap_or_else(|| "rounds".to_owned());
+    let program = std::env::args().next().unwrap_or_else(|| "rounds".to_owned());
     story.line(&story.paint.bold(&format!("{program} serve --http 127.0.0.1:8000")));
     story.line(&story.paint.dim(&format!("`{program} serve --help` has a request to send to it")));
     story.line("");
@@ -103,23 +133,24 @@ fn next_command(story: &mut Story, began: Instant) {
 }
 
 /// Calls a tool once, answers all that it asks, and counts.
-async fn play(shape: &'static str, era: Era) -> Result<Row, BuildError> {
+async fn play(shape: &'static str, era: Era) -> Result<Row, Failure> {
     let stage = Stage::new(era).await?;
     let call = stage.client.start("tools/call", json!({"name": shape, "arguments": place()})).await;
-    let (mut leg, mut asked) = stage.finish(call).await;
-    let mut bytes = 0;
+    let (mut leg, mut pushed) = stage.finish(call).await;
+    let (mut asked, mut bytes) = (0, 0);
     while leg.response()["result"]["resultType"] == "input_required" {
         let questions = leg.asked();
         asked += questions.keys().len();
         bytes = bytes.max(questions.state().len());
-        let (next, pushed) = stage.finish(answered(&questions).start(&stage.client).await).await;
-        asked += pushed;
+        let (next, more) = stage.finish(answered(&questions, &metric()).start(&stage.client).await).await;
+        pushed += more;
         leg = next;
     }
     Ok(Row {
         shape,
         client: if era == Era::Legacy { "legacy" } else { "modern" },
-        asked,
+        asked: asked + pushed,
+        pushed,
         runs: stage.events.runs(shape),
         audited: stage.server.handler().audited().get(shape).copied().unwrap_or(0),
         bytes,
@@ -135,9 +166,8 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(era: Era) -> Result<Self, BuildError> {
-        let events = Events::new();
-        let server = Rounds::builder(Gallery::new()).observe(events.clone()).build()?;
+    async fn new(era: Era) -> Result<Self, Failure> {
+        let (server, events) = watched()?;
         let client = match era {
             Era::Legacy => Client::legacy(server.clone()).await,
             _ => Client::modern(server.clone()).await,
@@ -154,23 +184,37 @@ impl Stage {
                 leg = &mut leg => return (leg, pushed),
                 Some(push) = self.client.pushed() => {
                     pushed += 1;
-                    push.answer(answer()).await;
+                    push.answer(metric()).await;
                 }
             }
         }
     }
 }
 
+fn watched() -> Result<(Rounds<Gallery>, Events), Failure> {
+    let events = Events::new();
+    let server = Rounds::builder(Gallery::new()).observe(events.clone()).build()?;
+    Ok((server, events))
+}
+
 fn place() -> Value {
     json!({"location": "Tokyo"})
 }
 
-fn answer() -> Value {
+fn metric() -> Value {
     json!({"action": "accept", "content": {"units": "metric"}})
 }
 
-fn answered(asked: &Asked) -> Retry {
-    asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer()))
+fn env() -> JsonObject {
+    JsonObject::from_iter([("env".to_owned(), json!("prod"))])
+}
+
+fn yes() -> Value {
+    json!({"action": "accept", "content": {"confirm": true}})
+}
+
+fn answered(asked: &Asked, answer: &Value) -> Retry {
+    asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer.clone()))
 }
 
 /// The state with one character changed, and which. The middle is well inside of what is encrypted.
@@ -192,6 +236,8 @@ struct Row {
     shape: &'static str,
     client: &'static str,
     asked: usize,
+    /// How many of these by a request of the server's own.
+    pushed: usize,
     runs: usize,
     audited: u64,
     bytes: usize,

@@ -62,6 +62,12 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
+impl From<Timestamp> for SystemTime {
+    fn from(moment: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_millis(moment.0)
+    }
+}
+
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 

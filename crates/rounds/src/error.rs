@@ -112,6 +112,51 @@ pub enum FlowError {
         /// How many it may take.
         limit: usize,
     },
+    /// A durable handler took another way than the one recorded. On the wire: the frozen error.
+    #[error(
+        "entry {position} of the journal is {recorded}, and the handler came to {wanted}: guard the change with `patched`"
+    )]
+    Diverged {
+        /// Which entry, counted from zero.
+        position: usize,
+        /// What was recorded there.
+        recorded: String,
+        /// What the handler came to.
+        wanted: String,
+    },
+    /// A durable handler had two operations in flight at once.
+    #[error(
+        "a durable handler does one thing after another: ask together with `all`, and await each `once` before the next"
+    )]
+    Concurrent,
+    /// A durable handler waited for something that is no operation of its flow.
+    #[error("a durable handler waited for something of its own: move it into a `once`, so that it happens once")]
+    Strayed,
+    /// A journal has as many entries as it may.
+    #[error("this call has been through {limit} operations, which is as many as it may")]
+    TooManyEntries {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// An entry of a journal is larger than it may be.
+    #[error("{what} takes {bytes} bytes in the journal, more than the {limit} that an entry may have")]
+    EntryTooLarge {
+        /// What it is.
+        what: String,
+        /// How many bytes it takes.
+        bytes: usize,
+        /// How many it may take.
+        limit: usize,
+    },
+    /// A durable handler is for another server than the one that was wrapped.
+    #[error(
+        "this tool is written for `{wanted}`, and another server was wrapped: hand `Rounds::new` the `{wanted}` itself, \
+         or an `Arc` of it"
+    )]
+    ServerNotFound {
+        /// The type it is written for.
+        wanted: &'static str,
+    },
     /// An effect's name was used twice in one run of a handler.
     #[error("two effects of this call are named `{name}`: give each its own name")]
     DuplicateOnce {
@@ -234,6 +279,10 @@ impl From<FlowError> for ErrorData {
         match error {
             FlowError::Protocol(error) => error,
             FlowError::MissingCapability { required } => Self::missing_required_client_capability(*required),
+            FlowError::Diverged { .. } => {
+                tracing::warn!(target: "rounds", "{words}");
+                Refusal::frozen()
+            }
             FlowError::StateUnreadable(source) => {
                 tracing::warn!(target: "rounds", error = %source, "{words}");
                 Refusal::frozen()

@@ -126,7 +126,7 @@ fn uses_tools(params: &rmcp::model::CreateMessageRequestParams) -> bool {
     params.tools.is_some() || params.tool_choice.is_some()
 }
 
-fn required(kind: Kind, tools: bool) -> ClientCapabilities {
+pub(crate) fn required(kind: Kind, tools: bool) -> ClientCapabilities {
     let mut required = ClientCapabilities::default();
     match kind {
         Kind::Form => required.elicitation = Some(ElicitationCapability::new()),

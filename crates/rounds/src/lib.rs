@@ -132,7 +132,7 @@ pub use self::{
         Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
-    shape::{Answer, Ask, Asking, Asks, Given, PromptResponse, Round},
+    shape::{Answer, Ask, Asking, Asks, Durable, Given, PromptResponse, Round, Together, durable, durable_prompt},
 };
 
 /// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.

@@ -63,6 +63,9 @@ pub enum Refusal {
     /// The handler that was waiting is gone: its process was restarted, its time was over, or it waits elsewhere.
     #[error("the handler that was waiting for this answer is gone")]
     FrameGone,
+    /// A durable handler took another way than the one recorded, as after a deploy that changed it.
+    #[error("the handler took another way than the one recorded")]
+    Diverged,
     /// The handler cannot read the state it kept, as after a deploy that changed its type.
     #[error("the handler cannot read the state it kept: its type has changed")]
     HandlerState,

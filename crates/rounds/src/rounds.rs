@@ -344,6 +344,12 @@ impl Core {
         FlowId::from_bytes(id)
     }
 
+    pub(crate) fn random(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        (self.entropy)(&mut bytes);
+        bytes
+    }
+
     pub(crate) fn new_nonce(&self) -> Nonce {
         let mut nonce = Nonce::default();
         (self.entropy)(&mut nonce);

@@ -5,6 +5,7 @@
 mod help;
 mod keys;
 mod legacy;
+mod linear;
 mod process;
 mod request;
 mod serve_http;

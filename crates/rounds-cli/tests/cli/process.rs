@@ -97,10 +97,9 @@ impl Server {
         self.url.strip_prefix("http://").and_then(|url| url.strip_suffix("/mcp")).unwrap()
     }
 
-    /// Sends a signal by name, with the shell, as the standard library cannot.
+    /// Sends a signal by name.
     pub(crate) async fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id().expect("the server is running"));
-        assert!(Command::new("sh").args(["-c", &kill]).status().await.unwrap().success());
+        signal(&self.child, name).await;
     }
 
     /// Waits for the end, and gives what was logged after it was ready.
@@ -124,6 +123,12 @@ impl Server {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         ended.stderr
     }
+}
+
+/// Sends a signal by name, with the shell, as the standard library cannot.
+pub(crate) async fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id().expect("the process is running"));
+    assert!(Command::new("sh").args(["-c", &kill]).status().await.unwrap().success());
 }
 
 /// A file that is gone when the test is over.

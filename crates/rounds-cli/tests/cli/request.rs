@@ -17,17 +17,32 @@ pub(crate) fn message(id: u64, mut params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
 }
 
-/// The first leg's parameters.
-pub(crate) fn first() -> Value {
-    json!({"name": "weather_e", "arguments": {"location": "Tokyo"}})
+/// The parameters of the first leg of a call of this tool.
+pub(crate) fn call(tool: &str) -> Value {
+    json!({"name": tool, "arguments": {"location": "Tokyo"}})
 }
 
-/// The second leg's parameters.
-pub(crate) fn second(state: &str) -> Value {
-    let mut params = first();
+/// The parameters of its second leg.
+pub(crate) fn retry(tool: &str, state: &str) -> Value {
+    let mut params = call(tool);
     params["requestState"] = json!(state);
-    params["inputResponses"] = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
+    params["inputResponses"] = json!({"units": metric()});
     params
+}
+
+/// What the person answers.
+pub(crate) fn metric() -> Value {
+    json!({"action": "accept", "content": {"units": "metric"}})
+}
+
+/// The first leg of a flow that needs nothing but its token and the keys.
+pub(crate) fn first() -> Value {
+    call("weather_e")
+}
+
+/// Its second leg.
+pub(crate) fn second(state: &str) -> Value {
+    retry("weather_e", state)
 }
 
 /// Sends a `tools/call` with these parameters and further headers.
@@ -53,6 +68,19 @@ pub(crate) async fn ask(server: &Server, headers: &[(&str, &str)]) -> String {
 /// Plays the second leg and gives the response.
 pub(crate) async fn answer(server: &Server, state: &str, headers: &[(&str, &str)]) -> Value {
     post(server, second(state), headers).await.json().await.unwrap()
+}
+
+/// How often each tool had its effect.
+pub(crate) async fn audit(server: &Server) -> Value {
+    let params = json!({"name": "audit_log", "arguments": {}});
+    let log: Value = post(server, params, &[]).await.json().await.unwrap();
+    log["result"]["structuredContent"].clone()
+}
+
+/// Expects that the log, and nothing else, has the reason.
+pub(crate) async fn refused_for(server: Server, reason: &str) {
+    let log = server.stop().await;
+    assert!(log.contains(&format!("reason={reason}")), "{reason} is not in\n{log}");
 }
 
 #[track_caller]

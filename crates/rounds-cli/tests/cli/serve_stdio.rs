@@ -13,24 +13,34 @@ use crate::{
     request::{first, is_frozen, is_metric, message, second, state_of},
 };
 
-struct Conversation {
-    child: Child,
+/// A server, and the pipes to it.
+pub(crate) struct Conversation {
+    pub(crate) child: Child,
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl Conversation {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let mut child = rounds(&["serve", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, stdin, stdout }
     }
 
-    async fn leg(&mut self, id: u64, params: Value) -> Value {
-        self.stdin.write_all(format!("{}\n", message(id, params)).as_bytes()).await.unwrap();
-        let line = in_time("the response", self.stdout.next_line()).await.unwrap().expect("a response");
-        let response: Value = serde_json::from_str(&line).unwrap();
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.stdin.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn receive(&mut self) -> Value {
+        let line = in_time("a message", self.stdout.next_line()).await.unwrap().expect("a message");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// A leg of the modern era.
+    pub(crate) async fn leg(&mut self, id: u64, params: Value) -> Value {
+        self.send(&message(id, params)).await;
+        let response = self.receive().await;
         assert_eq!(response["id"], id);
         response
     }

@@ -7,8 +7,11 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
@@ -18,7 +21,11 @@ use rmcp::{
 };
 use tokio::sync::oneshot;
 
-use super::{link::Link, once::Onces};
+use super::{
+    journal::{Fault, Journal},
+    link::Link,
+    once::Onces,
+};
 use crate::{
     answer::{Answers, Received},
     clock::BoxFuture,
@@ -48,6 +55,8 @@ pub(crate) struct Frame {
     principal: Option<Digest>,
     /// Whether nobody may be asked, as nobody is signed in.
     asks_nobody: bool,
+    /// What a durable handler has been through. A frame with one is not kept between legs.
+    pub(crate) journal: OnceLock<Journal>,
     state: Mutex<State>,
 }
 
@@ -108,7 +117,10 @@ struct Open {
 pub(crate) struct Question {
     pub(crate) key: String,
     pub(crate) kind: Kind,
-    pub(crate) request: InputRequest,
+    /// What is sent; nothing for a checkpoint, which only comes back.
+    pub(crate) request: Option<InputRequest>,
+    /// By what a durable handler knows it again.
+    pub(crate) digest: Option<Digest>,
     pub(crate) message: String,
     /// How long this question may wait, if not as long as any.
     pub(crate) within: Option<Duration>,
@@ -124,6 +136,7 @@ pub(crate) struct Resumption {
 }
 
 /// What a handler has come to.
+#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Step {
     /// It asks, and waits.
     Asked(Round),
@@ -134,12 +147,15 @@ pub(crate) enum Step {
 pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
+    /// By what a durable handler knows its questions again.
+    pub(crate) digests: Vec<(String, Digest)>,
     /// How long the round lives: as long as any, or as its most patient question.
     pub(crate) lifetime: Duration,
     /// How long the client should take: as long as the least patient.
     pub(crate) patience: Duration,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Ending {
     Returned(Result<ServerResult, ErrorData>),
     Panicked,
@@ -175,6 +191,7 @@ impl Frame {
             onces: call.onces,
             principal: call.principal,
             asks_nobody: call.principal.is_none() && core.requires_principal(),
+            journal: OnceLock::new(),
             state: Mutex::new(state),
             core,
         })
@@ -210,9 +227,9 @@ impl Frame {
         Ok(Opened { frame: self, id, answered })
     }
 
-    /// A number that nothing else of this flow has.
-    pub(crate) fn number(&self) -> u64 {
-        self.state().number()
+    /// A name that no other question has.
+    pub(crate) fn new_name(&self) -> String {
+        format!("{}-{}", self.flow, self.state().number())
     }
 
     /// The client of the leg in flight.
@@ -451,7 +468,14 @@ impl Driver {
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         self.poll_pushes(cx);
         let handler = self.handler.as_mut()?;
-        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+        let woken = Woken::around(cx.waker());
+        let waker = Waker::from(woken.clone());
+        let mut polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut Context::from_waker(&waker))));
+        // A combinator that wants to be polled again at once is not left waiting.
+        while matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() && woken.again() {
+            polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut Context::from_waker(&waker))));
+        }
+        match polled {
             Ok(Poll::Pending) => None,
             Ok(Poll::Ready(returned)) => Some(Ending::Returned(returned)),
             Err(_) => Some(Ending::Panicked),
@@ -492,7 +516,7 @@ impl Driver {
         let State { open, peer, .. } = &mut *state;
         let permitted = |open: &Open| match self.frame.asks_nobody {
             true => Err(FlowError::NoPrincipal),
-            false => peer.permits(open.question.kind, &open.question.request),
+            false => open.question.request.as_ref().map_or(Ok(()), |request| peer.permits(open.question.kind, request)),
         };
         if let Some((id, refused)) = open.iter().find_map(|open| Some((open.id, permitted(open).err()?))) {
             drop(state);
@@ -501,10 +525,15 @@ impl Driver {
         }
         match peer.era {
             Era::Legacy => {
+                let strays = open.is_empty() && state.effects == 0 && self.frame.journal.get().is_some();
                 drop(state);
-                self.push()
+                if strays { self.stray() } else { self.push() }
             }
-            _ if open.is_empty() => Looked::Nothing,
+            _ if open.is_empty() => {
+                let strays = state.effects == 0 && self.frame.journal.get().is_some();
+                drop(state);
+                if strays { self.stray() } else { Looked::Nothing }
+            }
             _ => {
                 let number = self.round + 1;
                 let default = self.frame.core.round_lifetime;
@@ -514,13 +543,25 @@ impl Driver {
                 for open in open.iter_mut() {
                     open.asked = true;
                 }
-                let request = |open: &Open| (open.question.key.clone(), open.question.request.clone());
-                let requests = open.iter().map(request).collect();
+                let request = |open: &Open| Some((open.question.key.clone(), open.question.request.clone()?));
+                let requests = open.iter().filter_map(request).collect();
+                let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
+                let digests = open.iter().filter_map(digest).collect();
                 state.link = None;
                 state.awaited = Some(number);
-                Looked::Asked(Round { number, requests, lifetime, patience })
+                Looked::Asked(Round { number, requests, digests, lifetime, patience })
             }
         }
+    }
+
+    /// A durable handler waits for something that nobody will record: it would wait for it again on every leg.
+    fn stray(&mut self) -> Looked {
+        if let Some(journal) = self.frame.journal.get() {
+            journal.set_fault(Fault::Strayed);
+        }
+        self.drop_handler();
+        self.ending = Some(Ending::Aborted);
+        Looked::Again
     }
 
     /// Pushes what was not pushed yet. It is a round of its own, and is limited like one. The pushes of what was withdrawn are
@@ -544,7 +585,7 @@ impl Driver {
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
             open.asked = true;
-            let Question { key, kind, request, message, within } = &open.question;
+            let Question { key, kind, request: Some(request), message, within, .. } = &open.question else { continue };
             let push = Push {
                 link: link.clone(),
                 kind: *kind,
@@ -643,6 +684,33 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.drop_handler();
         self.frame.close();
+    }
+}
+
+/// A waker that remembers whether it was used.
+struct Woken {
+    inner: Waker,
+    woken: AtomicBool,
+}
+
+impl Woken {
+    fn around(waker: &Waker) -> Arc<Self> {
+        Arc::new(Self { inner: waker.clone(), woken: AtomicBool::new(false) })
+    }
+
+    fn again(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.inner.wake_by_ref();
     }
 }
 

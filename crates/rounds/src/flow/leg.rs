@@ -23,6 +23,7 @@ use tracing::Instrument;
 
 use super::{
     frame::{Call, Driver, Ending, Frame, Resumption, Step},
+    journal::{Fault, Journal},
     link::Link,
     once::Onces,
     view::{RoundId, View},
@@ -88,6 +89,7 @@ struct Leg<'a> {
 }
 
 /// How the handler's part of a leg ended.
+#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 enum Ran {
     Stepped(Step),
     /// The client went away, and nobody else waits.
@@ -158,7 +160,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
+        let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
@@ -183,7 +185,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
         let orphan = match envelope.resume {
-            Resume::Handler { .. } => Orphan::Free,
+            Resume::Handler { .. } | Resume::Journal(_) => Orphan::Free,
             Resume::Frame => Orphan::Dead,
         };
         let bid = Bid {
@@ -201,9 +203,18 @@ impl<'a> Leg<'a> {
         let (frame, concluded) = match envelope.resume {
             Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let view = self.view(answers, Onces::of(onces, envelope.span), state.clone(), true, &request, &context);
+                let onces = Onces::of(onces, envelope.span);
+                let view = self.view(handler, answers, onces, state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
+                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
+            }
+            Resume::Journal(pages) => {
+                let onces = Onces::of(vec![], envelope.span);
+                let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
+                let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
+                // A frame is made for this leg, so nobody has set it before.
+                let _ = view.frame.journal.set(journal);
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
             Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
@@ -223,8 +234,10 @@ impl<'a> Leg<'a> {
         recorded
     }
 
-    fn view<X: Exchange>(
+    #[expect(clippy::too_many_arguments, reason = "a view is all of these")]
+    fn view<X: Exchange, H: ServerHandler>(
         &self,
+        handler: &Arc<H>,
         answers: Answers,
         onces: Onces,
         state: Option<String>,
@@ -237,7 +250,7 @@ impl<'a> Leg<'a> {
         let (arguments, principal) = (request.arguments(), *principal);
         let call = Call { method: *method, target, arguments, principal, answers, onces };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, state, solicited, frame })
+        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -320,6 +333,11 @@ impl<'a> Leg<'a> {
             driver.end();
             return self.conclude::<X>(ran, &view.frame, deadline);
         }
+        if view.frame.journal.get().is_some() {
+            // What it has been through travels with the client: the next leg goes through it again, on any instance.
+            driver.end();
+            return self.conclude::<X>(ran, &view.frame, deadline);
+        }
         if let Err(error) = driver.take_place() {
             return Ok((None, X::Response::failed(error)?));
         }
@@ -396,6 +414,13 @@ impl<'a> Leg<'a> {
             Ran::Cancelled => return Err(Stop::cancelled()),
             Ran::Overtaken => return Err(overtaken()),
         };
+        let journal = frame.journal.get();
+        if let Some(fault) = journal.and_then(Journal::fault) {
+            if matches!(fault, Fault::Diverged { .. }) {
+                self.event(&Station::Refused(Refusal::Diverged));
+            }
+            return Err(FlowError::from(fault).into());
+        }
         let (asks, resume, times) = match step {
             Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
             Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
@@ -418,7 +443,8 @@ impl<'a> Leg<'a> {
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
-                (asks, Some(Resume::Frame), (round.lifetime, round.patience))
+                let resume = journal.map_or(Resume::Frame, |journal| Resume::Journal(journal.pages(round.digests)));
+                (asks, Some(resume), (round.lifetime, round.patience))
             }
         };
         match self.seal(asks, resume, times, frame, deadline) {
@@ -439,7 +465,7 @@ impl<'a> Leg<'a> {
         let limits = &self.core.limits;
         let requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
-        if requests.is_empty() && kept.is_none() {
+        if requests.is_empty() && kept.is_none() && resume.is_none() {
             return Err(FlowError::NothingAsked);
         }
         if requests.len() > limits.asks {

@@ -2,6 +2,7 @@
 
 pub(crate) mod claim;
 pub(crate) mod frame;
+pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod link;
 pub(crate) mod once;

@@ -61,6 +61,8 @@ impl View {
         if let Some(value) = self.known_value(name)? {
             return read(name, &value);
         }
+        // From here on: a durable handler that waits for the ledger waits for its effect.
+        let under_way = self.frame.begin_effect();
         let fence = match self.claim_once(name).await? {
             Turn::Run(fence) => fence,
             Turn::Value(value) => {
@@ -68,7 +70,6 @@ impl View {
                 return read(name, &value);
             }
         };
-        let under_way = self.frame.begin_effect();
         let mut claim = Release { view: self, name, fence };
         let outcome = claim.renewed(effect()).await;
         let outcome = match outcome {
@@ -95,7 +96,7 @@ impl View {
         if known.used.contains(name) {
             return Err(FlowError::DuplicateOnce { name: name.to_owned() });
         }
-        if known.values.get(name).is_none() {
+        if !known.values.contains_key(name) {
             if known.values.len() >= limits.onces {
                 return Err(FlowError::TooManyOnces { limit: limits.onces });
             }

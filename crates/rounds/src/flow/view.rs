@@ -1,6 +1,6 @@
 //! What a handler can see of its leg. It travels in the request's extensions, and the extractors take it out.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use rmcp::{RoleServer, service::RequestContext};
 
@@ -34,6 +34,8 @@ pub(crate) struct View {
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
     pub(crate) solicited: bool,
+    /// The server that was wrapped.
+    pub(crate) server: Arc<dyn Any + Send + Sync>,
     /// Where the handler's questions go, if it waits for them.
     pub(crate) frame: Arc<Frame>,
 }

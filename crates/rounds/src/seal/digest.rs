@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rmcp::model::{InputResponses, JsonObject};
+use rmcp::model::{InputRequest, InputResponses, JsonObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -30,6 +30,11 @@ impl Digest {
     /// Of the name of whoever is calling.
     pub(crate) fn of_principal(name: &str) -> Self {
         Self::of_parts("principal", name.as_bytes())
+    }
+
+    /// Of a question, by which it is known again.
+    pub(crate) fn of_question(request: &InputRequest) -> Self {
+        Self::of_json("question", request)
     }
 
     /// Of the name of an effect.

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
-use crate::{clock::Timestamp, refusal::Refusal};
+use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
 const VERSION: u8 = 1;
@@ -143,6 +143,8 @@ pub(crate) enum Resume {
     Handler { settled: Vec<(String, Settled)>, onces: Vec<(String, String)>, state: Option<String> },
     /// By waking the handler that waits under the flow's name.
     Frame,
+    /// By calling the handler again, to go through what it has been through already.
+    Journal(Pages),
 }
 
 /// An answer of an earlier round. The wire carries the latest round's only.

@@ -40,6 +40,8 @@ pub struct Inspected {
     pub settled: Vec<(String, Result<String, &'static str>)>,
     /// The effects that have happened, by name, with their values as JSON.
     pub onces: Vec<(String, String)>,
+    /// What a durable handler has been through, an entry each.
+    pub journal: Vec<String>,
     /// What the handler kept.
     pub state: Option<String>,
 }
@@ -54,9 +56,10 @@ impl Inspected {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
-        let (waits, settled, onces, state) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => (false, settled, onces, state),
-            Resume::Frame => (true, vec![], vec![], None),
+        let (waits, settled, onces, state, journal) = match envelope.resume {
+            Resume::Handler { settled, onces, state } => (false, settled, onces, state, vec![]),
+            Resume::Frame => (true, vec![], vec![], None, vec![]),
+            Resume::Journal(pages) => (false, vec![], vec![], None, pages.entries),
         };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
@@ -80,6 +83,7 @@ impl Inspected {
             waits,
             settled: settled.collect(),
             onces,
+            journal: journal.iter().map(|entry| format!("{entry:?}")).collect(),
             state,
         })
     }
@@ -111,6 +115,9 @@ impl fmt::Display for Inspected {
         }
         for (name, value) in &self.onces {
             writeln!(f, "once       {name}: {value}")?;
+        }
+        for (place, entry) in self.journal.iter().enumerate() {
+            writeln!(f, "journal {place:>2} {entry}")?;
         }
         if self.waits {
             writeln!(f, "handler    waits in memory")?;

@@ -26,7 +26,7 @@ use crate::{
 #[doc = include_str!("../docs/ask.md")]
 #[derive(Clone)]
 pub struct Ask {
-    frame: Arc<Frame>,
+    pub(super) frame: Arc<Frame>,
 }
 
 /// What a person answered, as [`Asking::answer`] gives it.
@@ -41,6 +41,17 @@ pub enum Answer<T> {
     Cancelled,
 }
 
+impl<T> Answer<T> {
+    /// The accepted value, or what a refusal stands for, or the refusal as an error.
+    pub(super) fn into_value(self, refused: Option<T>, question: String) -> Result<T, FlowError> {
+        match (self, refused) {
+            (Self::Accepted(value), _) | (_, Some(value)) => Ok(value),
+            (Self::Declined, None) => Err(FlowError::Declined { question }),
+            (Self::Cancelled, None) => Err(FlowError::Cancelled { question }),
+        }
+    }
+}
+
 impl Ask {
     /// The `Ask` of a request, for handlers that are not written with rmcp's macros, such as those of resources.
     ///
@@ -49,7 +60,7 @@ impl Ask {
     /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
         let view = View::take(context, "Ask")?;
-        Ok(Self { frame: view.frame.clone() })
+        Ok(Self::of(&view))
     }
 
     /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
@@ -71,12 +82,12 @@ impl Ask {
     /// That they agreed does not mean that they did.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
         let url = url.into();
-        let request = move |message: String, _: &str, frame: &Frame| {
+        let request = move |message: String, _: &str, name: &str| {
             Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: format!("{}-{}", frame.flow, frame.number()),
+                elicitation_id: name.to_owned(),
             })))
         };
         let query = Query {
@@ -93,7 +104,7 @@ impl Ask {
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
-        let sample = move |_, _: &str, _: &Frame| {
+        let sample = move |_, _: &str, _: &str| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
         let query = Query {
@@ -110,7 +121,7 @@ impl Ask {
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
-        let roots = |_, _: &str, _: &Frame| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let roots = |_, _: &str, _: &str| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let query = Query {
             kind: Kind::Roots,
             default_key: || "roots".to_owned(),
@@ -186,36 +197,42 @@ impl std::fmt::Debug for Ask {
     }
 }
 
+impl Ask {
+    pub(super) fn of(view: &View) -> Self {
+        Self { frame: view.frame.clone() }
+    }
+}
+
 /// A question that is asked when it is awaited.
 ///
 /// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
 /// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
 #[must_use = "a question is asked when it is awaited"]
 pub struct Asking<T> {
-    ask: Ask,
-    query: Query<T>,
-    message: String,
-    key: Option<String>,
-    within: Option<Duration>,
-    otherwise: Option<Otherwise<T>>,
+    pub(super) ask: Ask,
+    pub(super) query: Query<T>,
+    pub(super) message: String,
+    pub(super) key: Option<String>,
+    pub(super) within: Option<Duration>,
+    pub(super) otherwise: Option<Otherwise<T>>,
 }
 
-/// Makes a question of its words and its key.
-type MakeRequest = dyn Fn(String, &str, &Frame) -> Result<InputRequest, FlowError> + Send + Sync;
+/// Makes the request of a message, a key, and a name that no other question has.
+pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
 /// What kind of question it is, and how its answer is read.
-struct Query<T> {
-    kind: Kind,
-    default_key: fn() -> String,
-    request: Box<MakeRequest>,
-    read: fn(&str, &Value) -> Result<T, Problem>,
+pub(super) struct Query<T> {
+    pub(super) kind: Kind,
+    pub(super) default_key: fn() -> String,
+    pub(super) request: MakeRequest,
+    pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
-    refused: Option<T>,
+    pub(super) refused: Option<T>,
 }
 
 impl<T: FormType> Query<T> {
     fn form() -> Self {
-        let request = |message, key: &str, _: &Frame| {
+        let request = |message, key: &str, _: &str| {
             let requested_schema = Form::of::<T>(key)?.schema();
             let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
             Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
@@ -234,7 +251,7 @@ impl<T: FormType> Query<T> {
 }
 
 /// What to do when the client cannot be asked.
-enum Otherwise<T> {
+pub(super) enum Otherwise<T> {
     Value(T),
     Argument(String),
 }
@@ -281,6 +298,10 @@ impl<T: Send + 'static> Asking<T> {
     /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the flow has ended, the answers do
     /// not fit, or no form can ask for the type.
     pub async fn answer(self) -> Result<Answer<T>, FlowError> {
+        if let Some(journal) = self.ask.frame.clone().journal.get() {
+            let operation = journal.begin()?;
+            return self.answer_within(&operation).await;
+        }
         let Self { ask, query, message, key, within, otherwise } = self;
         let key_is_default = key.is_none();
         let key = key.unwrap_or_else(query.default_key);
@@ -291,7 +312,8 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let question = Question {
                 kind: query.kind,
-                request: (query.request)(words, &key, &ask.frame)?,
+                request: Some((query.request)(words, &key, &ask.frame.new_name())?),
+                digest: None,
                 key: key.clone(),
                 message: message.clone(),
                 within,
@@ -312,7 +334,7 @@ impl<T: Send + 'static> Asking<T> {
                 },
                 Err(error) if error.cannot_ask() => {
                     return otherwise.map_or(Err(error), |otherwise| {
-                        otherwise.instead(&ask, &query, &key, message).map(Answer::Accepted)
+                        otherwise.instead(&ask, query.read, &key, message).map(Answer::Accepted)
                     });
                 }
                 Err(error) => return Err(error),
@@ -337,7 +359,13 @@ impl Ask {
 }
 
 impl<T> Otherwise<T> {
-    fn instead(self, ask: &Ask, query: &Query<T>, key: &str, question: String) -> Result<T, FlowError> {
+    pub(super) fn instead(
+        self,
+        ask: &Ask,
+        read: fn(&str, &Value) -> Result<T, Problem>,
+        key: &str,
+        question: String,
+    ) -> Result<T, FlowError> {
         let argument = match self {
             Self::Value(value) => return Ok(value),
             Self::Argument(argument) => argument,
@@ -347,8 +375,8 @@ impl<T> Otherwise<T> {
         match given {
             None | Some(Value::Null) => Err(FlowError::NeedsArgument { question, argument }),
             // A form of one field is asked for as an object, and given as the value itself.
-            Some(value) => (query.read)(key, &json!({ key: value }))
-                .or_else(|problem| if value.is_object() { (query.read)(key, value) } else { Err(problem) })
+            Some(value) => read(key, &json!({ key: value }))
+                .or_else(|problem| if value.is_object() { read(key, value) } else { Err(problem) })
                 .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` does not fit: {problem}"))),
         }
     }
@@ -362,11 +390,7 @@ impl<T: Send + 'static> IntoFuture for Asking<T> {
         Box::pin(async move {
             let refused = self.query.refused.take();
             let question = self.message.clone();
-            match (self.answer().await?, refused) {
-                (Answer::Accepted(value), _) | (_, Some(value)) => Ok(value),
-                (Answer::Declined, None) => Err(FlowError::Declined { question }),
-                (Answer::Cancelled, None) => Err(FlowError::Cancelled { question }),
-            }
+            self.answer().await?.into_value(refused, question)
         })
     }
 }

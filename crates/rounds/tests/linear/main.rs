@@ -1,5 +1,7 @@
 //! Linear handlers: they run once, wait for their user, and go on where they stopped.
 
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+
 mod asking;
 mod attack;
 mod ending;

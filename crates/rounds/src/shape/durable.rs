@@ -1,0 +1,456 @@
+//! Durable: linear, and on any instance. The handler is run from the top on every leg, and goes through what it has been
+//! through already without doing it again.
+
+use std::{any::Any, marker::PhantomData, sync::Arc, time::SystemTime};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    handler::server::{
+        prompt::{IntoGetPromptResult, PromptContext},
+        router::prompt::PromptRoute,
+        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
+    },
+    model::{Prompt, Tool},
+    schemars::JsonSchema,
+    service::RequestContext,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::ask::{Answer, Ask, Asking, Query};
+use crate::{
+    answer::Received,
+    clock::BoxFuture,
+    error::FlowError,
+    flow::{
+        frame::Question,
+        journal::{Entry, Journal, Operation},
+        view::View,
+    },
+    form::{FormType, Problem},
+    gate::{Era, required},
+    seal::{
+        Digest, FlowId,
+        envelope::{Kind, Settled},
+    },
+};
+
+#[doc = include_str!("../docs/durable.md")]
+pub struct Durable<S> {
+    view: Arc<View>,
+    ask: Ask,
+    server: Arc<S>,
+}
+
+impl<S: Send + Sync + 'static> Durable<S> {
+    /// For handlers that are neither tools nor prompts, such as those of resources. What follows in that handler is durable,
+    /// and has to keep to it: one operation after another, and every effect in a [`once`](Self::once).
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds), and
+    /// [`FlowError::ServerNotFound`] when it was another server than an `S`.
+    pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
+        let view = View::take(context, "Durable")?;
+        let server =
+            find::<S>(view.server.clone()).ok_or(FlowError::ServerNotFound { wanted: std::any::type_name::<S>() })?;
+        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits));
+        Ok(Self { ask: Ask::of(&view), view, server })
+    }
+
+    /// Asks for a `T` with a form, as [`Ask::form`] does.
+    pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
+        self.ask.form(message)
+    }
+
+    /// Asks for a yes, as [`Ask::confirm`] does.
+    pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
+        self.ask.confirm(message)
+    }
+
+    /// Asks the person to visit a page, as [`Ask::url`] does.
+    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
+        self.ask.url(message, url)
+    }
+
+    /// Asks the client's model.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
+        self.ask.sample(request)
+    }
+
+    /// Asks the client for its roots.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
+        self.ask.roots()
+    }
+
+    /// Asks several questions in one round: a pair, a triple or four. Gives what was accepted; a refusal of any is its error.
+    ///
+    /// # Errors
+    ///
+    /// The first error of any of them.
+    pub async fn all<A: Together>(&self, questions: A) -> Result<A::Values, FlowError> {
+        let operation = self.journal().begin()?;
+        questions.ask(&operation).await
+    }
+
+    /// Runs an effect once in this flow, and gives what it came to whenever the handler is run again. It is given the server,
+    /// which cannot be reached elsewhere, and its idempotency key, the same however often it is tried.
+    ///
+    /// # Errors
+    ///
+    /// As [`Round::once`](crate::Round::once), [`FlowError::TooManyEntries`] before it runs, and [`FlowError::Diverged`]
+    /// when something else was recorded in its place.
+    pub async fn once<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce(&S, &str) -> T,
+    ) -> Result<T, FlowError> {
+        self.try_once(name, async move |server: &S, key: &str| Ok::<_, FlowError>(effect(server, key).await)).await
+    }
+
+    /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
+    /// same name, and keeps its key.
+    ///
+    /// # Errors
+    ///
+    /// The effect's own, and those of [`once`](Self::once).
+    pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce(&S, &str) -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        let operation = self.journal().begin()?;
+        let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
+        if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)? {
+            return serde_json::from_str(&value).map_err(FlowError::StateUnreadable);
+        }
+        operation.reserve()?;
+        let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
+        let value = self.view.once(name, async || effect(&self.server, &key).await).await?;
+        let json = serde_json::to_string(&value).map_err(FlowError::State)?;
+        operation.record(Entry::Once { name: name.to_owned(), value: json })?;
+        Ok(value)
+    }
+
+    /// The time, the same whenever the handler is run again.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    pub fn now(&self) -> Result<SystemTime, FlowError> {
+        let operation = self.journal().begin()?;
+        let now = self.view.frame.core.now();
+        match operation.recorded(&Entry::Now(now))? {
+            Some(Entry::Now(then)) => Ok(then.into()),
+            _ => operation.record(Entry::Now(now)).map(|()| now.into()),
+        }
+    }
+
+    /// Random bytes, the same whenever the handler is run again.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    pub fn random(&self) -> Result<[u8; 32], FlowError> {
+        let operation = self.journal().begin()?;
+        let drawn = self.view.frame.core.random();
+        match operation.recorded(&Entry::Random(drawn))? {
+            Some(Entry::Random(then)) => Ok(then),
+            _ => operation.record(Entry::Random(drawn)).map(|()| drawn),
+        }
+    }
+
+    /// Whether this flow has a change of the handler: false for one that was past this place before the change was deployed.
+    ///
+    /// ```text
+    /// if flow.patched("insurance")? {
+    ///     let insured = flow.confirm("Insure it?").await?;
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::TooManyEntries`].
+    pub fn patched(&self, change: &str) -> Result<bool, FlowError> {
+        let operation = self.journal().begin()?;
+        let entry = Entry::Patched(change.to_owned());
+        match operation.meets(&entry) {
+            Some(met) => Ok(met),
+            None => operation.record(entry).map(|()| true),
+        }
+    }
+
+    /// Puts all so far into the client's hands before going on: a round without a question. What was done before it is not
+    /// done again, even if this is the first leg and its client never hears of it otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    pub async fn checkpoint(&self) -> Result<(), FlowError> {
+        let operation = self.journal().begin()?;
+        if operation.recorded(&Entry::Checkpoint)?.is_some() {
+            return Ok(());
+        }
+        operation.reserve()?;
+        let frame = &self.view.frame;
+        // A client of the legacy era has nothing to come back with, and its call is one leg.
+        if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
+            let (key, message) = ("checkpoint".to_owned(), String::new());
+            let question = Question { key, kind: Kind::Form, request: None, digest: None, message, within: None };
+            frame.open(question, true)?.answered().await?;
+        }
+        operation.record(Entry::Checkpoint)
+    }
+
+    /// Which protocol the client speaks. Both can be asked.
+    pub fn era(&self) -> Era {
+        self.ask.era()
+    }
+
+    /// The name of the flow, the same on all of its legs.
+    pub fn flow(&self) -> FlowId {
+        self.view.round.flow
+    }
+
+    fn journal(&self) -> &Journal {
+        let frame = &self.view.frame;
+        frame.journal.get_or_init(|| Journal::empty(&frame.core.limits))
+    }
+}
+
+impl<S> std::fmt::Debug for Durable<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Durable")
+            .field("flow", &self.view.round.flow)
+            .field("server", &PhantomData::<S>)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The server as the type that a handler is written for: the one that was wrapped, or the one inside of an `Arc` that was.
+fn find<S: Send + Sync + 'static>(wrapped: Arc<dyn Any + Send + Sync>) -> Option<Arc<S>> {
+    match wrapped.downcast::<S>() {
+        Ok(server) => Some(server),
+        Err(other) => other.downcast::<Arc<S>>().ok().map(|server| (*server).clone()),
+    }
+}
+
+/// Makes a tool of a durable handler, as an ordinary route of rmcp: `router.with_route(durable("book", "Book a trip", book))`.
+///
+/// The handler is a function of the flow and the arguments. It cannot capture anything: what it captured would be there on one
+/// instance and not on the next.
+///
+/// # Panics
+///
+/// When the arguments' type is not a struct, as rmcp would.
+pub fn durable<S, P, R, F, Fut>(
+    name: impl Into<std::borrow::Cow<'static, str>>,
+    description: impl Into<std::borrow::Cow<'static, str>>,
+    handler: F,
+) -> ToolRoute<S>
+where
+    S: Send + Sync + 'static,
+    P: DeserializeOwned + JsonSchema + Send + 'static,
+    R: IntoCallToolResult,
+    F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
+{
+    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
+    let schema = schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool: {why}"));
+    ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
+        let prepared = prepare::<S, P>(&context.request_context, context.arguments);
+        Box::pin(async move {
+            let (flow, arguments) = prepared?;
+            handler(flow, arguments).await.into_call_tool_result()
+        }) as BoxFuture<'_, _>
+    })
+}
+
+/// Makes a prompt of a durable handler, as an ordinary route of rmcp. See [`durable`].
+pub fn durable_prompt<S, P, R, F, Fut>(prompt: Prompt, handler: F) -> PromptRoute<S>
+where
+    S: Send + Sync + 'static,
+    P: DeserializeOwned + Send + 'static,
+    R: IntoGetPromptResult,
+    F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
+{
+    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
+    PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
+        let prepared = prepare::<S, P>(&context.context, context.arguments);
+        Box::pin(async move {
+            let (flow, arguments) = prepared?;
+            handler(flow, arguments).await.map_err(ErrorData::from)?.into_get_prompt_result()
+        }) as BoxFuture<'_, _>
+    })
+}
+
+fn prepare<S: Send + Sync + 'static, P: DeserializeOwned>(
+    context: &RequestContext<RoleServer>,
+    arguments: Option<rmcp::model::JsonObject>,
+) -> Result<(Durable<S>, P), ErrorData> {
+    let flow = Durable::from_context(context)?;
+    let arguments = serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
+        .map_err(|error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None))?;
+    Ok((flow, arguments))
+}
+
+/// Questions that are asked together, in one round: tuples of [`Asking`].
+pub trait Together: sealed::Sealed {
+    /// What was accepted.
+    type Values;
+
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "nobody else implements it")]
+    fn ask(self, operation: &Operation<'_>) -> impl Future<Output = Result<Self::Values, FlowError>> + Send;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! together {
+    ($($question:ident: $T:ident),+) => {
+        impl<$($T: Send + 'static),+> sealed::Sealed for ($(Asking<$T>,)+) {}
+
+        impl<$($T: Send + 'static),+> Together for ($(Asking<$T>,)+) {
+            type Values = ($($T,)+);
+
+            #[expect(private_interfaces, reason = "nobody else implements it")]
+            async fn ask(self, operation: &Operation<'_>) -> Result<Self::Values, FlowError> {
+                let ($(mut $question,)+) = self;
+                let mut keys = Vec::new();
+                $($question.name_apart(&mut keys);)+
+                operation.together(keys);
+                let ($($question,)+) = tokio::join!($($question.value_within(operation)),+);
+                operation.apart();
+                Ok(($($question?,)+))
+            }
+        }
+    };
+}
+
+together!(a: A, b: B);
+together!(a: A, b: B, c: C);
+together!(a: A, b: B, c: C, d: D);
+
+impl<T: Send + 'static> Asking<T> {
+    /// Settles on a key that none of those asked together has.
+    fn name_apart(&mut self, keys: &mut Vec<String>) {
+        let wanted = self.key.clone().unwrap_or_else(self.query.default_key);
+        let mut key = wanted.clone();
+        for n in 2.. {
+            if !keys.contains(&key) {
+                break;
+            }
+            key = format!("{wanted}_{n}");
+        }
+        keys.push(key.clone());
+        self.key = Some(key);
+    }
+
+    async fn value_within(mut self, operation: &Operation<'_>) -> Result<T, FlowError> {
+        let refused = self.query.refused.take();
+        let question = self.message.clone();
+        self.answer_within(operation).await?.into_value(refused, question)
+    }
+
+    /// Asks as a durable handler does: what was answered is taken from the journal, what has just come is written into it,
+    /// and what is open is asked.
+    pub(super) async fn answer_within(self, operation: &Operation<'_>) -> Result<Answer<T>, FlowError> {
+        let Self { ask, query, message, key, within, otherwise } = self;
+        let Query { kind, default_key, request, read, .. } = query;
+        let key = key.unwrap_or_else(default_key);
+        // The same on every leg, as the question is known again by its digest.
+        let name = format!("{}-{key}", ask.frame.flow);
+        let plain = request(message.clone(), &key, &name)?;
+        let digest = Digest::of_question(&plain);
+        let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
+        let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
+            Some(otherwise) => otherwise.instead(&ask, read, &key, message.clone()).map(Answer::Accepted),
+            None => Err(FlowError::MissingCapability { required: Box::new(required(kind, false)) }),
+        };
+        let mut misfits = 0;
+        let mut words = message.clone();
+        loop {
+            let problem = match operation.recorded(&wanted)? {
+                Some(Entry::Misfit { problem, .. }) => problem,
+                Some(Entry::Unasked { .. }) => return cannot(otherwise),
+                Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
+                _ => {
+                    let request = request(words.clone(), &key, &name)?;
+                    let received = match operation.arrived(&key, digest) {
+                        Some(received) => Ok(received),
+                        None => {
+                            operation.reserve()?;
+                            let question = Question {
+                                key: key.clone(),
+                                kind,
+                                request: Some(request),
+                                digest: Some(digest),
+                                message: message.clone(),
+                                within,
+                            };
+                            ask.frame.open(question, false)?.answered().await
+                        }
+                    };
+                    let settled = match received {
+                        Err(error) if error.cannot_ask() => {
+                            operation.record(Entry::Unasked { key: key.clone(), question: digest })?;
+                            return match otherwise {
+                                None => Err(error),
+                                otherwise => cannot(otherwise),
+                            };
+                        }
+                        Err(error) => return Err(error),
+                        Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
+                        Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
+                        Ok(Received::Malformed(problem)) => Err(problem),
+                        Ok(Received::Accepted(content)) => read(&key, &content).map(|value| {
+                            let json = content.to_string();
+                            (Settled::Accepted { kind, json }, Answer::Accepted(value))
+                        }),
+                    };
+                    match settled {
+                        Ok((answer, value)) => {
+                            operation.record(Entry::Answer { key: key.clone(), question: digest, answer })?;
+                            return Ok(value);
+                        }
+                        Err(problem) => {
+                            let problem = problem.to_string();
+                            operation.record(Entry::Misfit {
+                                key: key.clone(),
+                                question: digest,
+                                problem: problem.clone(),
+                            })?;
+                            problem
+                        }
+                    }
+                }
+            };
+            let problem = Problem::whole(problem);
+            if misfits == ask.frame.core.limits.reasks {
+                return Err(FlowError::Invalid { question: message, problem });
+            }
+            misfits += 1;
+            words = problem.noted(&message);
+        }
+    }
+}
+
+/// An answer of an earlier leg.
+fn recall<T>(key: &str, answer: Settled, read: fn(&str, &Value) -> Result<T, Problem>) -> Result<Answer<T>, FlowError> {
+    match answer {
+        Settled::Declined => Ok(Answer::Declined),
+        Settled::Cancelled => Ok(Answer::Cancelled),
+        Settled::Accepted { json, .. } => {
+            let content = serde_json::from_str(&json).map_err(FlowError::StateUnreadable)?;
+            let unreadable = |problem: Problem| FlowError::StateUnreadable(serde::de::Error::custom(problem));
+            read(key, &content).map(Answer::Accepted).map_err(unreadable)
+        }
+    }
+}

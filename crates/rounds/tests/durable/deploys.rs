@@ -1,0 +1,116 @@
+//! Deploys in the middle of a flow: old code that gets a new token, and new code that gets an old one.
+
+use rounds::{Durable, FlowError, Refusal, durable};
+use serde_json::json;
+
+use super::{Airline, Fleet, Trip};
+
+macro_rules! version {
+    ($name:ident, |$flow:ident| $body:expr) => {
+        async fn $name($flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+            $body
+        }
+    };
+}
+
+version!(one, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {seat} {sure}"))
+});
+
+version!(renamed, |flow| {
+    let quote = flow.once("price", async |airline, _key| airline.world.have("quote")).await?;
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {seat} {sure}"))
+});
+
+version!(reordered, |flow| {
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {seat} {sure}"))
+});
+
+version!(ask_added, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let meal: String = flow.form("Which meal?").key("meal").await?;
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {meal} {seat} {sure}"))
+});
+
+version!(ask_added_with_care, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let meal: String =
+        if flow.patched("meal")? { flow.form("Which meal?").key("meal").await? } else { "no meal".to_owned() };
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {meal} {seat} {sure}"))
+});
+
+version!(reworded, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let seat: String = flow.form("Which seat would you like?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {seat} {sure}"))
+});
+
+/// A flow of version one that has its quote and its seat, and asks whether it is sure.
+async fn under_way(fleet: &Fleet) -> rounds::test::Retry {
+    let old = fleet.instance(durable("book", "", one)).await;
+    let asked = old.call("book", json!({"to": "Rome"})).await.asked();
+    let asked = asked.accept("seat", json!({"seat": "4C"})).send(&old).await.asked();
+    asked.accept("confirm", json!({"confirm": true}))
+}
+
+#[tokio::test]
+async fn a_changed_way_ends_the_flow_with_the_frozen_error_and_has_no_effect() {
+    for (changed, wanted) in [
+        (durable("book", "", renamed), "the effect `price`"),
+        (durable("book", "", reordered), "the question `seat`"),
+        (durable("book", "", ask_added), "the question `meal`"),
+        (durable("book", "", reworded), "the question `seat`"),
+    ] {
+        let fleet = Fleet::new();
+        let sure = under_way(&fleet).await;
+        let new = fleet.instance(changed).await;
+        sure.send(&new).await.frozen();
+        assert_eq!(fleet.events.refusals(), [Refusal::Diverged], "{wanted}");
+        sure.send(&new).await.frozen();
+        assert_eq!(fleet.world.count("quote"), 1, "{wanted}");
+    }
+}
+
+#[tokio::test]
+async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_ones() {
+    let fleet = Fleet::new();
+    let sure = under_way(&fleet).await;
+    let new = fleet.instance(durable("book", "", ask_added_with_care)).await;
+    assert_eq!(sure.send(&new).await.text(), "0 no meal 4C true");
+    let asked = new.call("book", json!({"to": "Rome"})).await.asked();
+    assert_eq!(asked.keys(), ["meal"]);
+    let asked = asked.accept("meal", json!({"meal": "soup"})).send(&new).await.asked();
+    let asked = asked.accept("seat", json!({"seat": "1A"})).send(&new).await.asked();
+    assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&new).await.text(), "1 soup 1A true");
+    // And old code that gets a new token finds an entry it does not know.
+    let asked = new.call("book", json!({"to": "Rome"})).await.asked();
+    let old = fleet.instance(durable("book", "", one)).await;
+    asked.accept("meal", json!({"meal": "soup"})).send(&old).await.frozen();
+    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
+}
+
+#[tokio::test]
+async fn a_question_that_is_still_open_and_was_reworded_is_asked_again() {
+    let fleet = Fleet::new();
+    let old = fleet.instance(durable("book", "", one)).await;
+    let asked = old.call("book", json!({"to": "Rome"})).await.asked();
+    let new = fleet.instance(durable("book", "", reworded)).await;
+    let asked = asked.accept("seat", json!({"seat": "4C"})).send(&new).await.asked();
+    assert_eq!(asked.message("seat"), "Which seat would you like?");
+    let asked = asked.accept("seat", json!({"seat": "1A"})).send(&new).await.asked();
+    assert_eq!(asked.accept("confirm", json!({"confirm": false})).send(&new).await.text(), "0 1A false");
+    assert_eq!(fleet.world.count("quote"), 1);
+}

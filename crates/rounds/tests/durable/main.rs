@@ -1,0 +1,125 @@
+//! Durable handlers: linear code whose every leg may land on another instance.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod deploys;
+mod flows;
+mod rules;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use rmcp::{
+    ServerHandler,
+    handler::server::{router::tool::ToolRouter, tool::ToolRoute},
+    model::{ServerCapabilities, ServerConfig},
+    schemars, tool_handler,
+};
+use rounds::{
+    Durable, FlowError, KeyRing, Rounds,
+    ledger::MemoryLedger,
+    test::{Client, Clock, Events},
+};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+/// A server with one tool.
+struct Airline {
+    tool_router: ToolRouter<Self>,
+    world: Arc<World>,
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Airline {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+}
+
+/// What is outside of every process: it outlives them, and counts.
+struct World {
+    effects: Mutex<BTreeMap<String, usize>>,
+    keys: Mutex<Vec<String>>,
+    /// Closed, it holds up whoever comes to it.
+    gate: Semaphore,
+    reached: Semaphore,
+}
+
+impl World {
+    /// An effect, and how often it was had before.
+    fn have(&self, effect: &str) -> usize {
+        let mut effects = self.effects.lock().unwrap();
+        let count = effects.entry(effect.to_owned()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    fn count(&self, effect: &str) -> usize {
+        self.effects.lock().unwrap().get(effect).copied().unwrap_or(0)
+    }
+
+    async fn pass(&self) {
+        self.reached.add_permits(1);
+        self.gate.acquire().await.unwrap().forget();
+    }
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Trip {
+    to: String,
+}
+
+/// Instances that share their keys and their ledger, and nothing else.
+struct Fleet {
+    clock: Clock,
+    events: Events,
+    ledger: MemoryLedger,
+    world: Arc<World>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let world = World {
+            effects: Mutex::default(),
+            keys: Mutex::default(),
+            gate: Semaphore::new(0),
+            reached: Semaphore::new(0),
+        };
+        Self { clock: Clock::new(), events: Events::new(), ledger: MemoryLedger::new(), world: Arc::new(world) }
+    }
+
+    fn server(&self, route: ToolRoute<Airline>) -> Rounds<Airline> {
+        let airline = Airline { tool_router: ToolRouter::new().with_route(route), world: self.world.clone() };
+        Rounds::builder(airline)
+            .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
+            .audience("fleet")
+            .ledger(self.ledger.clone())
+            .clock(self.clock.clone())
+            .observe(self.events.clone())
+            .build()
+            .unwrap()
+    }
+
+    /// A new instance with this tool, and a client of its own.
+    async fn instance(&self, route: ToolRoute<Airline>) -> Client {
+        Client::modern(self.server(route)).await
+    }
+}
+
+/// A quote, a seat, a confirmation, a charge.
+async fn book(flow: Durable<Airline>, trip: Trip) -> Result<String, FlowError> {
+    let price = flow.once("quote", async |airline, _key| 100 + airline.world.have("quote")).await?;
+    let seat: String = flow.form(format!("{} for {price}. Which seat?", trip.to)).key("seat").await?;
+    if !flow.confirm(format!("Pay {price}?")).await? {
+        return Ok("not booked".to_owned());
+    }
+    let charge = flow
+        .once("charge", async |airline, key| {
+            airline.world.keys.lock().unwrap().push(key.to_owned());
+            airline.world.have("charge")
+        })
+        .await?;
+    Ok(format!("seat {seat}, charge {charge}"))
+}

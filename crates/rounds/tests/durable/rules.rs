@@ -1,0 +1,118 @@
+//! What a durable handler is not to do, and what happens when it does.
+
+use std::time::Duration;
+
+use rounds::{Durable, FlowError, Rounds, durable, test::Client};
+use serde_json::json;
+
+use super::{Airline, Fleet, Trip};
+
+async fn said(route: rmcp::handler::server::tool::ToolRoute<Airline>) -> String {
+    let fleet = Fleet::new();
+    let client = fleet.instance(route).await;
+    let leg = client.call("book", json!({"to": "Rome"})).await;
+    leg.error()["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn waiting_for_anything_but_the_flow_is_told_to_move_into_a_once() {
+    async fn sleeps(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        flow.now()?;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        Ok(String::new())
+    }
+    async fn sleeps_beside(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        flow.once("x", async |_, _| ()).await?;
+        let _ = tokio::time::timeout(Duration::from_secs(3600), std::future::pending::<()>()).await;
+        Ok(String::new())
+    }
+    for route in [durable("book", "", sleeps), durable("book", "", sleeps_beside)] {
+        let said = said(route).await;
+        assert!(said.contains("move it into a `once`"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn combinators_that_poll_the_flow_do_not_trip_it() {
+    /// Wants to be polled again at once, a few times.
+    async fn busy() {
+        for _ in 0..5 {
+            let mut yielded = false;
+            std::future::poll_fn(|cx| {
+                if std::mem::replace(&mut yielded, true) {
+                    std::task::Poll::Ready(())
+                } else {
+                    cx.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                }
+            })
+            .await;
+        }
+    }
+    async fn combined(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        busy().await;
+        let (seat, ()) = tokio::join!(flow.form::<String>("Which seat?").key("seat").into_future(), busy());
+        let once = tokio::select! {
+            value = flow.once("x", async |airline, _| { tokio::task::yield_now().await; airline.world.have("x") }) => value?,
+            () = std::future::pending() => unreachable!(),
+        };
+        Ok(format!("{} {once}", seat?))
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", combined)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    assert_eq!(asked.accept("seat", json!({"seat": "4C"})).send(&client).await.text(), "4C 0");
+}
+
+#[tokio::test]
+async fn two_operations_at_once_are_refused_even_if_the_handler_looks_away() {
+    async fn at_once(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        let (_one, _two) = tokio::join!(
+            flow.form::<String>("One?").key("one").into_future(),
+            flow.form::<String>("Two?").key("two").into_future(),
+        );
+        Ok("looked away".to_owned())
+    }
+    let said = said(durable("book", "", at_once)).await;
+    assert!(said.contains("ask together with `all`"), "{said}");
+}
+
+#[tokio::test]
+async fn a_name_stands_for_one_effect() {
+    async fn twice(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        for _ in 0..2 {
+            flow.once("x", async |_, _| ()).await?;
+        }
+        Ok(String::new())
+    }
+    let said = said(durable("book", "", twice)).await;
+    assert_eq!(said, "two effects of this call are named `x`: give each its own name");
+}
+
+#[tokio::test]
+async fn there_is_room_for_an_entry_before_an_effect_runs() {
+    async fn many(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        for n in 0..100 {
+            flow.once(&format!("n{n}"), async |airline, _| airline.world.have("n")).await?;
+        }
+        Ok(String::new())
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", many)).await;
+    let leg = client.call("book", json!({"to": "Rome"})).await;
+    assert!(leg.error()["message"].as_str().unwrap().contains("64"), "{}", leg.response());
+    assert_eq!(fleet.world.count("n"), 64);
+}
+
+#[tokio::test]
+async fn in_a_server_that_nobody_wrapped_it_says_what_to_write() {
+    async fn plain(_flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        Ok(String::new())
+    }
+    let fleet = Fleet::new();
+    let wrapped: Rounds<Airline> = fleet.server(durable("book", "", plain));
+    let bare = Airline { tool_router: wrapped.handler().tool_router.clone(), world: fleet.world.clone() };
+    let client = Client::modern(bare).await;
+    let message = client.call("book", json!({"to": "Rome"})).await.error()["message"].clone();
+    assert!(message.as_str().unwrap().starts_with("`Durable` needs the server to be wrapped"), "{message}");
+}

@@ -1,0 +1,115 @@
+//! The gallery on the wire: what a client of either era sees, and what is left in the audit.
+
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+
+mod deploy;
+mod travel;
+mod weather;
+
+use std::pin::pin;
+
+use gallery::Gallery;
+use rounds::{
+    Era, Rounds,
+    test::{Client, Events, Leg, Pushed},
+};
+use serde_json::{Value, json};
+
+const ERAS: [Era; 2] = [Era::Modern, Era::Legacy];
+
+/// A gallery, watched, with a client at it.
+struct Stage {
+    client: Client,
+    server: Rounds<Gallery>,
+    events: Events,
+    era: Era,
+}
+
+impl Stage {
+    async fn new(era: Era) -> Self {
+        let events = Events::new();
+        let server = Rounds::builder(Gallery::new()).observe(events.clone()).build().unwrap();
+        let client = match era {
+            Era::Legacy => Client::legacy(server.clone()).await,
+            _ => Client::modern(server.clone()).await,
+        };
+        Self { client, server, events, era }
+    }
+
+    fn audited(&self, tool: &str) -> u64 {
+        self.server.handler().audited().get(tool).copied().unwrap_or(0)
+    }
+
+    /// Plays a flow to its end with one answer to whatever is asked, in the way of the client's era.
+    async fn play(&self, method: &str, params: Value, answer: &Value) -> Played {
+        let mut questions = Vec::new();
+        let mut call = self.client.start(method, params).await;
+        loop {
+            let leg = {
+                let mut leg = pin!(call.finish());
+                loop {
+                    tokio::select! {
+                        leg = &mut leg => break leg,
+                        Some(pushed) = self.client.pushed() => {
+                            assert_eq!(self.era, Era::Legacy, "nothing is pushed to a modern client");
+                            questions.push(question_of(&pushed));
+                            pushed.answer(answer.clone()).await;
+                        }
+                    }
+                }
+            };
+            if leg.response()["result"]["resultType"] != "input_required" {
+                return Played { questions, leg };
+            }
+            let asked = leg.asked();
+            questions.extend(asked.keys().into_iter().map(|key| asked.question(key).clone()));
+            let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer.clone()));
+            call = retry.start(&self.client).await;
+        }
+    }
+}
+
+/// What was pushed, as a modern client would have got it: without what belongs to the request that carries it.
+fn question_of(pushed: &Pushed) -> Value {
+    let mut params = pushed.params().clone();
+    params.as_object_mut().unwrap().remove("_meta");
+    json!({"method": pushed.method(), "params": params})
+}
+
+/// A flow that is over.
+struct Played {
+    questions: Vec<Value>,
+    leg: Leg,
+}
+
+impl Played {
+    /// Expects that this was asked, with a form of one field, and nothing else.
+    #[track_caller]
+    fn asked_for(&self, message: &str, field: &str, schema: Value) {
+        let form = json!({
+            "method": "elicitation/create",
+            "params": {
+                "mode": "form",
+                "message": message,
+                "requestedSchema": {"type": "object", "properties": {field: schema}, "required": [field]},
+            },
+        });
+        assert_eq!(self.questions, [form]);
+    }
+}
+
+fn accept(content: Value) -> Value {
+    json!({"action": "accept", "content": content})
+}
+
+fn decline() -> Value {
+    json!({"action": "decline"})
+}
+
+fn cancel() -> Value {
+    json!({"action": "cancel"})
+}
+
+fn units() -> Value {
+    json!({"type": "string", "enum": ["metric", "imperial"], "title": "Units"})
+}
