@@ -24,9 +24,10 @@ use tokio::sync::oneshot;
 use super::{
     journal::{Fault, Journal},
     link::Link,
+    once::Onces,
 };
 use crate::{
-    answer::Received,
+    answer::{Answers, Received},
     clock::BoxFuture,
     era::push::Push,
     error::FlowError,
@@ -47,6 +48,10 @@ pub(crate) struct Frame {
     target: String,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
     pub(crate) arguments: Option<String>,
+    /// What the handler was given when it was called. It may still ask on its own account after it has waited.
+    pub(crate) answers: Answers,
+    /// The effects that have happened in this flow.
+    pub(crate) onces: Onces,
     principal: Option<Digest>,
     /// Whether nobody may be asked, as nobody is signed in.
     asks_nobody: bool,
@@ -61,6 +66,8 @@ pub(crate) struct Call<'a> {
     pub(crate) target: &'a str,
     pub(crate) arguments: Option<&'a JsonObject>,
     pub(crate) principal: Option<Digest>,
+    pub(crate) answers: Answers,
+    pub(crate) onces: Onces,
 }
 
 struct State {
@@ -70,7 +77,10 @@ struct State {
     peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
-    next_question: u64,
+    next_number: u64,
+    /// The round that a leg may answer, once: none while one is at it. What a ledger knows of the round may get lost; this
+    /// is here as long as the handler.
+    awaited: Option<u32>,
     /// A leg that came for the driver to take up.
     inbox: Option<Resumption>,
     aborted: bool,
@@ -87,12 +97,19 @@ struct State {
     waker: Option<Waker>,
 }
 
+impl State {
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+}
+
 /// A question that has no answer yet.
 struct Open {
     id: u64,
     question: Question,
-    /// The round it was last asked in; none before it was.
-    asked_in: Option<u32>,
+    /// Whether the client knows of it: it was pushed, or asked in the latest round.
+    asked: bool,
     answer: oneshot::Sender<Result<Received, FlowError>>,
 }
 
@@ -154,7 +171,8 @@ impl Frame {
             link: Some(link),
             peer,
             open: Vec::new(),
-            next_question: 0,
+            next_number: 0,
+            awaited: None,
             inbox: None,
             aborted: false,
             ended: false,
@@ -164,19 +182,18 @@ impl Frame {
             polling: false,
             waker: None,
         };
-        let Call { method, target, arguments, principal } = call;
-        let asks_nobody = principal.is_none() && core.requires_principal();
-        let (target, arguments) = (target.to_owned(), arguments.and_then(|given| serde_json::to_string(given).ok()));
         Arc::new(Self {
-            core,
             flow,
-            method,
-            target,
-            arguments,
-            principal,
-            asks_nobody,
+            method: call.method,
+            target: call.target.to_owned(),
+            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
+            answers: call.answers,
+            onces: call.onces,
+            principal: call.principal,
+            asks_nobody: call.principal.is_none() && core.requires_principal(),
             journal: OnceLock::new(),
             state: Mutex::new(state),
+            core,
         })
     }
 
@@ -200,15 +217,19 @@ impl Frame {
             question.key = free.unwrap_or_default();
         }
         let (answer, answered) = oneshot::channel();
-        let id = state.next_question;
-        state.next_question += 1;
-        state.open.push(Open { id, question, asked_in: None, answer });
+        let id = state.number();
+        state.open.push(Open { id, question, asked: false, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
         Ok(Opened { frame: self, id, answered })
+    }
+
+    /// A name that no other question has.
+    pub(crate) fn new_name(&self) -> String {
+        format!("{}-{}", self.flow, self.state().number())
     }
 
     /// The client of the leg in flight.
@@ -221,10 +242,10 @@ impl Frame {
         look(&self.state().peer)
     }
 
-    /// Hands a leg to the driver. False when the frame is over.
+    /// Hands a leg to the driver. False when the frame is over, or waits for another round.
     pub(crate) fn resume(&self, resumption: Resumption) -> bool {
         let mut state = self.state();
-        if state.closed {
+        if state.closed || state.awaited.take_if(|round| *round == resumption.round).is_none() {
             return false;
         }
         state.inbox = Some(resumption);
@@ -262,12 +283,12 @@ impl Frame {
 
     /// A leg that nobody took up learns that nobody will.
     fn close(&self) {
-        self.end();
         let mut state = self.state();
         state.closed = true;
-        let inbox = state.inbox.take();
+        // An `Ask` that outlives its handler keeps this frame, and is not to keep the task as well.
+        let left = (state.inbox.take(), state.waker.take());
         drop(state);
-        drop(inbox);
+        drop(left);
     }
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
@@ -291,7 +312,11 @@ pub(crate) struct Effect {
 
 impl Drop for Effect {
     fn drop(&mut self) {
-        self.frame.state().effects -= 1;
+        let mut state = self.frame.state();
+        state.effects -= 1;
+        if state.effects == 0 && state.cancelled {
+            wake(state);
+        }
     }
 }
 
@@ -363,27 +388,26 @@ impl Driver {
         }
     }
 
-    /// Polls the handler until it has come to something that the leg in flight has to know.
+    /// Polls the handler until it has come to something that the leg in flight has to know. After an ending it is over, and
+    /// what is left of the handler is for [`end`](Self::end).
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
-            if let Some(ending) = self.take_up(cx) {
-                self.finish(ending);
-            } else if self.is_over(cx) {
+            if self.take_up(cx) {
+                return Poll::Ready(Step::Ended(Ending::Aborted));
+            }
+            if self.is_over(cx) {
                 if !self.in_flight {
                     self.frame.event(self.round, &Station::Ended(Outcome::Expired));
                 }
-                return Poll::Ready(Step::Ended(self.drop_handler(Ending::Expired)));
+                return Poll::Ready(Step::Ended(Ending::Expired));
             }
             if let Some(ending) = self.poll_handler(cx) {
-                self.finish(ending);
+                self.ending = Some(if self.drop_handler() { ending } else { Ending::Panicked });
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()
             {
                 return Poll::Ready(Step::Ended(ending));
-            }
-            if matches!(self.ending, Some(Ending::Aborted)) {
-                return Poll::Ready(Step::Ended(Ending::Aborted));
             }
             match self.look_at_questions() {
                 Looked::Nothing => return Poll::Pending,
@@ -397,17 +421,17 @@ impl Driver {
         }
     }
 
-    /// Takes up what came since the last poll: a leg with answers, or the order to stop.
-    fn take_up(&mut self, cx: &Context<'_>) -> Option<Ending> {
+    /// Takes up what came since the last poll: a leg with answers, or the order to stop, which is true.
+    fn take_up(&mut self, cx: &Context<'_>) -> bool {
         let mut state = self.frame.state();
         state.polling = true;
         if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.waker = Some(cx.waker().clone());
         }
         if state.aborted {
-            return Some(Ending::Aborted);
+            return true;
         }
-        let resumption = state.inbox.take()?;
+        let Some(resumption) = state.inbox.take() else { return false };
         self.reply = Some(resumption.reply);
         self.in_flight = true;
         self.idle = None;
@@ -416,8 +440,8 @@ impl Driver {
         let mut answered = Vec::new();
         let mut answers = resumption.answers;
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
-            let of_this_round = open.asked_in.take() == Some(resumption.round);
-            match answers.remove(&open.question.key).filter(|_| of_this_round) {
+            let asked = std::mem::take(&mut open.asked);
+            match answers.remove(&open.question.key).filter(|_| asked) {
                 Some(raw) => {
                     answered.push((open.answer, Received::read(open.question.kind, &raw)));
                     None
@@ -431,7 +455,7 @@ impl Driver {
         for (answer, received) in answered {
             let _ = answer.send(Ok(received));
         }
-        None
+        false
     }
 
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
@@ -463,12 +487,6 @@ impl Driver {
     }
 
     fn poll_pushes(&mut self, cx: &mut Context<'_>) {
-        if self.pushes.is_empty() {
-            return;
-        }
-        let open: Vec<u64> = self.frame.state().open.iter().map(|open| open.id).collect();
-        // What was withdrawn is dropped here, which tells the client.
-        self.pushes.retain(|(id, _)| open.contains(id));
         let mut answered = Vec::new();
         self.pushes.retain_mut(|(id, push)| match push.as_mut().poll(cx) {
             Poll::Pending => true,
@@ -527,13 +545,14 @@ impl Driver {
                 let (patience, lifetime) =
                     times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
                 for open in open.iter_mut() {
-                    open.asked_in = Some(number);
+                    open.asked = true;
                 }
                 let request = |open: &Open| Some((open.question.key.clone(), open.question.request.clone()?));
                 let requests = open.iter().filter_map(request).collect();
                 let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
                 let digests = open.iter().filter_map(digest).collect();
                 state.link = None;
+                state.awaited = Some(number);
                 Looked::Asked(Round { number, requests, digests, lifetime, patience })
             }
         }
@@ -544,29 +563,32 @@ impl Driver {
         if let Some(journal) = self.frame.journal.get() {
             journal.set_fault(Fault::Strayed);
         }
-        self.finish(Ending::Aborted);
+        self.drop_handler();
+        self.ending = Some(Ending::Aborted);
         Looked::Again
     }
 
-    /// Pushes what was not pushed yet. It is a round of its own, and is limited like one.
+    /// Pushes what was not pushed yet. It is a round of its own, and is limited like one. The pushes of what was withdrawn are
+    /// dropped, which tells the client.
     fn push(&mut self) -> Looked {
         let frame = self.frame.clone();
         let core = &frame.core;
         let state = frame.state();
-        let (Some(link), Some(first)) = (state.link.clone(), state.open.iter().find(|open| open.asked_in.is_none()))
-        else {
-            return Looked::Nothing;
-        };
-        let first = first.id;
+        let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
+        let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
+        let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
+        let link = state.link.clone();
         drop(state);
+        drop(withdrawn);
+        let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };
         if let Err(error) = self.admit_push() {
             self.answer(first, Err(error));
             return Looked::Again;
         }
         let mut state = frame.state();
         let mut pushed = Vec::new();
-        for open in state.open.iter_mut().filter(|open| open.asked_in.is_none()) {
-            open.asked_in = Some(0);
+        for open in state.open.iter_mut().filter(|open| !open.asked) {
+            open.asked = true;
             let Question { key, kind, request: Some(request), message, within, .. } = &open.question else { continue };
             let push = Push {
                 link: link.clone(),
@@ -599,18 +621,13 @@ impl Driver {
         Ok(())
     }
 
-    fn finish(&mut self, ending: Ending) {
-        let ending = self.drop_handler(ending);
-        self.ending = Some(ending);
-    }
-
-    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic.
-    fn drop_handler(&mut self, ending: Ending) -> Ending {
+    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic: then it is false.
+    fn drop_handler(&mut self) -> bool {
         self.pushes.clear();
         let handler = self.handler.take();
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         self.frame.end();
-        if dropped.is_err() { Ending::Panicked } else { ending }
+        dropped.is_ok()
     }
 
     /// Takes a place among the handlers that wait, if there is one left.
@@ -629,6 +646,8 @@ impl Driver {
             tokio::spawn(async move {
                 let frame = self.frame.clone();
                 std::future::poll_fn(|cx| {
+                    // An effect may come to its end in another task.
+                    frame.state().waker = Some(cx.waker().clone());
                     let over = self.poll_handler(cx).is_some() || frame.state().effects == 0;
                     if over { Poll::Ready(()) } else { Poll::Pending }
                 })
@@ -650,11 +669,15 @@ impl Driver {
                     self.idle = Some(core.clock.sleep(round.lifetime));
                 }
                 let over = matches!(step, Step::Ended(_));
+                if over {
+                    // Whoever hears of the end finds the place free.
+                    self.slot = None;
+                }
                 if let Some(reply) = self.reply.take() {
                     let _ = reply.send(step);
                 }
                 if over {
-                    break;
+                    break self.end();
                 }
             }
         });
@@ -663,6 +686,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.drop_handler();
         self.frame.close();
     }
 }
@@ -731,8 +755,7 @@ impl Frames {
 
 /// A frame's place among those that may wait. Leaving it is dropping it.
 pub(crate) struct Slot {
-    core: Arc<Core>,
-    flow: FlowId,
+    frame: Arc<Frame>,
     principal: Option<Digest>,
 }
 
@@ -746,31 +769,33 @@ impl Slot {
             return Err(FlowError::TooManyFrames { limit: limits.frames });
         }
         if let Some(principal) = principal {
-            let theirs = parked.per_principal.entry(principal).or_default();
-            if *theirs >= limits.frames_per_principal {
+            let theirs = parked.per_principal.get(&principal).copied().unwrap_or_default();
+            if theirs >= limits.frames_per_principal {
                 return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
             }
-            *theirs += 1;
+            parked.per_principal.insert(principal, theirs + 1);
         }
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
-        Ok(Self { core: frame.core.clone(), flow: frame.flow, principal })
+        Ok(Self { frame: frame.clone(), principal })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut parked = self.core.frames.parked();
-        let frame = parked.frames.remove(&self.flow);
-        if let Some(principal) = self.principal
-            && let Some(theirs) = parked.per_principal.get_mut(&principal)
+        let Self { frame, principal } = self;
+        let mut parked = frame.core.frames.parked();
+        // A leg that was overtaken in this very process leaves the frame of the one that overtook it.
+        if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
+            parked.frames.remove(&frame.flow);
+        }
+        if let Some(principal) = principal
+            && let Some(theirs) = parked.per_principal.get_mut(principal)
         {
             *theirs -= 1;
             if *theirs == 0 {
-                parked.per_principal.remove(&principal);
+                parked.per_principal.remove(principal);
             }
         }
-        drop(parked);
-        drop(frame);
     }
 }

@@ -161,11 +161,12 @@ impl<'a> Leg<'a> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
+        let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(span) = asked {
             let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
             if let Err(error) = admitted {
-                self.abandon();
+                frame.abort();
                 return Ok(X::Response::failed(unavailable(error))?);
             }
         }
@@ -199,14 +200,14 @@ impl<'a> Leg<'a> {
         };
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan };
-        let concluded = match envelope.resume {
+        let (frame, concluded) = match envelope.resume {
             Resume::Handler { settled, onces, state } => {
                 let answers = Answers::solicited(&settled, &envelope.asked, &sent);
                 let onces = Onces::of(onces, envelope.span);
                 let view = self.view(handler, answers, onces, state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
                 *request.state() = state;
-                self.run(handler, request, view, context, Some(held), deadline).await
+                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
             Resume::Journal(pages) => {
                 let onces = Onces::of(vec![], envelope.span);
@@ -214,10 +215,10 @@ impl<'a> Leg<'a> {
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
                 // A frame is made for this leg, so nobody has set it before.
                 let _ = view.frame.journal.set(journal);
-                self.run(handler, request, view, context, Some(held), deadline).await
+                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
             Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
-                Some(concluded) => concluded,
+                Some(resumed) => resumed,
                 None => {
                     // Not here; whoever has it may still answer.
                     drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
@@ -227,7 +228,8 @@ impl<'a> Leg<'a> {
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
-            self.abandon();
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
         }
         recorded
     }
@@ -245,9 +247,10 @@ impl<'a> Leg<'a> {
     ) -> Arc<View> {
         let peer = self.peer.clone();
         let Binding { method, target, principal, .. } = &self.binding;
-        let call = Call { method: *method, target, arguments: request.arguments(), principal: *principal };
+        let (arguments, principal) = (request.arguments(), *principal);
+        let call = Call { method: *method, target, arguments, principal, answers, onces };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, answers, onces, state, solicited, server: handler.clone(), frame })
+        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -328,17 +331,17 @@ impl<'a> Leg<'a> {
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
             driver.end();
-            return self.conclude::<X>(ran, Some(&view), deadline);
+            return self.conclude::<X>(ran, &view.frame, deadline);
         }
         if view.frame.journal.get().is_some() {
             // What it has been through travels with the client: the next leg goes through it again, on any instance.
             driver.end();
-            return self.conclude::<X>(ran, Some(&view), deadline);
+            return self.conclude::<X>(ran, &view.frame, deadline);
         }
         if let Err(error) = driver.take_place() {
             return Ok((None, X::Response::failed(error)?));
         }
-        let concluded = self.conclude::<X>(ran, Some(&view), deadline);
+        let concluded = self.conclude::<X>(ran, &view.frame, deadline);
         if let Ok((Some(span), _)) = &concluded {
             driver.park(*span);
         }
@@ -353,7 +356,7 @@ impl<'a> Leg<'a> {
         context: RequestContext<RoleServer>,
         held: Held,
         deadline: Timestamp,
-    ) -> Option<Concluded<X::Response>> {
+    ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
         let resumption =
             Resumption { round: self.round.number, answers, link: Link::of(&context), peer: self.peer.clone(), reply };
@@ -364,18 +367,11 @@ impl<'a> Leg<'a> {
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
         let ran = self.hold(Some(held), stepped, context.ct).await;
-        let concluded = self.conclude::<X>(ran, None, deadline);
+        let concluded = self.conclude::<X>(ran, &frame, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
         }
-        Some(concluded)
-    }
-
-    /// Ends a handler that was left waiting by a leg that could not be answered.
-    fn abandon(&self) {
-        if let Some(frame) = self.core.frames.find(self.round.flow) {
-            frame.abort();
-        }
+        Some((frame, concluded))
     }
 
     /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.
@@ -395,13 +391,7 @@ impl<'a> Leg<'a> {
             tokio::select! {
                 biased;
                 step = &mut run => return Ran::Stepped(step),
-                () = leg_token.cancelled(), if !gone => {
-                    let kept = ledger.release(self.round.claim(), fence, orphan, true).await;
-                    if !kept.unwrap_or(false) {
-                        return Ran::Cancelled;
-                    }
-                    gone = true;
-                }
+                () = leg_token.cancelled(), if !gone => gone = true,
                 () = self.core.clock.sleep(lease / 3) => {
                     let renewed = ledger.renew(self.round.claim(), fence, self.core.now() + lease).await;
                     // A ledger that is away says nothing about who owns the round; settling will.
@@ -410,17 +400,21 @@ impl<'a> Leg<'a> {
                     }
                 }
             }
+            // Those for whom it goes on may go away as well, and say so to nobody: it is asked again with every renewal.
+            if gone && !ledger.release(self.round.claim(), fence, orphan, true).await.unwrap_or(false) {
+                return Ran::Cancelled;
+            }
         }
     }
 
     /// What the handler's part comes to: a response, with its questions sealed.
-    fn conclude<X: Exchange>(&self, ran: Ran, view: Option<&View>, deadline: Timestamp) -> Concluded<X::Response> {
+    fn conclude<X: Exchange>(&self, ran: Ran, frame: &Frame, deadline: Timestamp) -> Concluded<X::Response> {
         let step = match ran {
             Ran::Stepped(step) => step,
             Ran::Cancelled => return Err(Stop::cancelled()),
             Ran::Overtaken => return Err(overtaken()),
         };
-        let journal = view.and_then(|view| view.frame.journal.get());
+        let journal = frame.journal.get();
         if let Some(fault) = journal.and_then(Journal::fault) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));
@@ -453,7 +447,7 @@ impl<'a> Leg<'a> {
                 (asks, Some(resume), (round.lifetime, round.patience))
             }
         };
-        match self.seal(asks, resume, times, view, deadline) {
+        match self.seal(asks, resume, times, frame, deadline) {
             Ok((span, asks)) => Ok((Some(span), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
@@ -465,7 +459,7 @@ impl<'a> Leg<'a> {
         mut asks: InputRequiredResult,
         resume: Option<Resume>,
         (lifetime, patience): (Duration, Duration),
-        view: Option<&View>,
+        frame: &Frame,
         deadline: Timestamp,
     ) -> Result<(Span, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
@@ -494,8 +488,8 @@ impl<'a> Leg<'a> {
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
             resume: resume.unwrap_or_else(|| Resume::Handler {
-                settled: view.map(|view| view.answers.settled(&asked)).unwrap_or_default(),
-                onces: view.map(|view| view.onces.recorded()).unwrap_or_default(),
+                settled: frame.answers.settled(&asked),
+                onces: frame.onces.recorded(),
                 state: kept,
             }),
             asked,

@@ -66,7 +66,7 @@ impl View {
         let fence = match self.claim_once(name).await? {
             Turn::Run(fence) => fence,
             Turn::Value(value) => {
-                self.onces.known().values.insert(name.to_owned(), value.clone());
+                self.frame.onces.known().values.insert(name.to_owned(), value.clone());
                 return read(name, &value);
             }
         };
@@ -76,7 +76,7 @@ impl View {
             Ok(value) => claim.settle(&value).await.map(|()| value),
             Err(error) => {
                 claim.give_back().await;
-                self.onces.known().used.remove(name);
+                self.frame.onces.known().used.remove(name);
                 Err(error.into())
             }
         };
@@ -92,7 +92,7 @@ impl View {
     /// A value that is known already. Otherwise the name is taken, and there is room for its value.
     fn known_value(&self, name: &str) -> Result<Option<String>, FlowError> {
         let limits = &self.frame.core.limits;
-        let mut known = self.onces.known();
+        let mut known = self.frame.onces.known();
         if known.used.contains(name) {
             return Err(FlowError::DuplicateOnce { name: name.to_owned() });
         }
@@ -114,7 +114,7 @@ impl View {
 
     /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
     async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
-        let Some(span) = self.onces.span else { return Ok(Turn::Run(None)) };
+        let Some(span) = self.frame.onces.span else { return Ok(Turn::Run(None)) };
         let core = &self.frame.core;
         let keep = Keep { now: core.now(), until: span.deadline_remembered_until() + core.limits.wait };
         let give_up = keep.now + core.limits.wait;
@@ -178,7 +178,7 @@ impl Release<'_> {
     }
 
     async fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
-        let View { frame, onces, round, .. } = self.view;
+        let View { frame, round, .. } = self.view;
         let json = serde_json::to_string(value).map_err(FlowError::State)?;
         let fits = json.len() <= frame.core.limits.once_bytes;
         if let Some(fence) = self.fence.take() {
@@ -192,7 +192,7 @@ impl Release<'_> {
         if !fits {
             return Err(FlowError::OnceLost { name: self.name.to_owned() });
         }
-        onces.known().values.insert(self.name.to_owned(), json);
+        frame.onces.known().values.insert(self.name.to_owned(), json);
         Ok(())
     }
 

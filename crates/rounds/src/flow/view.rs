@@ -4,9 +4,8 @@ use std::{any::Any, sync::Arc};
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::{frame::Frame, once::Onces};
+use super::frame::Frame;
 use crate::{
-    answer::Answers,
     error::FlowError,
     gate::Peer,
     ledger::{ClaimId, What},
@@ -31,13 +30,10 @@ pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
     pub(crate) peer: Peer,
-    pub(crate) answers: Answers,
     /// What the handler kept, as it wrote it.
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
     pub(crate) solicited: bool,
-    /// The effects that have happened in this flow.
-    pub(crate) onces: Onces,
     /// The server that was wrapped.
     pub(crate) server: Arc<dyn Any + Send + Sync>,
     /// Where the handler's questions go, if it waits for them.

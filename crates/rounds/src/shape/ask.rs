@@ -82,12 +82,12 @@ impl Ask {
     /// That they agreed does not mean that they did.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
         let url = url.into();
-        let request = move |message: String, key: &str, flow| {
+        let request = move |message: String, _: &str, name: &str| {
             Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: format!("{flow}-{key}"),
+                elicitation_id: name.to_owned(),
             })))
         };
         let query = Query {
@@ -104,7 +104,7 @@ impl Ask {
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
-        let sample = move |_, _: &str, _| {
+        let sample = move |_, _: &str, _: &str| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
         let query = Query {
@@ -121,7 +121,7 @@ impl Ask {
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
-        let roots = |_, _: &str, _| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let roots = |_, _: &str, _: &str| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let query = Query {
             kind: Kind::Roots,
             default_key: || "roots".to_owned(),
@@ -217,8 +217,8 @@ pub struct Asking<T> {
     pub(super) otherwise: Option<Otherwise<T>>,
 }
 
-/// Makes the request of a message, a key and the flow.
-pub(super) type MakeRequest = Box<dyn Fn(String, &str, FlowId) -> Result<InputRequest, FlowError> + Send + Sync>;
+/// Makes the request of a message, a key, and a name that no other question has.
+pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
@@ -232,7 +232,7 @@ pub(super) struct Query<T> {
 
 impl<T: FormType> Query<T> {
     fn form() -> Self {
-        let request = |message, key: &str, _| {
+        let request = |message, key: &str, _: &str| {
             let requested_schema = Form::of::<T>(key)?.schema();
             let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
             Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
@@ -312,7 +312,7 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let question = Question {
                 kind: query.kind,
-                request: Some((query.request)(words, &key, ask.frame.flow)?),
+                request: Some((query.request)(words, &key, &ask.frame.new_name())?),
                 digest: None,
                 key: key.clone(),
                 message: message.clone(),

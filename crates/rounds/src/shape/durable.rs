@@ -365,7 +365,9 @@ impl<T: Send + 'static> Asking<T> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let Query { kind, default_key, request, read, .. } = query;
         let key = key.unwrap_or_else(default_key);
-        let plain = request(message.clone(), &key, ask.frame.flow)?;
+        // The same on every leg, as the question is known again by its digest.
+        let name = format!("{}-{key}", ask.frame.flow);
+        let plain = request(message.clone(), &key, &name)?;
         let digest = Digest::of_question(&plain);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
@@ -380,7 +382,7 @@ impl<T: Send + 'static> Asking<T> {
                 Some(Entry::Unasked { .. }) => return cannot(otherwise),
                 Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
                 _ => {
-                    let request = request(words.clone(), &key, ask.frame.flow)?;
+                    let request = request(words.clone(), &key, &name)?;
                     let received = match operation.arrived(&key, digest) {
                         Some(received) => Ok(received),
                         None => {

@@ -141,7 +141,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
     }
 
     fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
-        match self.view.answers.get(key, kind) {
+        match self.view.frame.answers.get(key, kind) {
             None => Given::Missing,
             Some(Received::Declined) => Given::Declined,
             Some(Received::Cancelled) => Given::Cancelled,

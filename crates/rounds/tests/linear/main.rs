@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
 mod asking;
+mod attack;
 mod ending;
 mod http;
 mod legacy;
