@@ -90,7 +90,7 @@ impl Pages {
             pages: &'a Pages,
         }
         let file = File { version: Self::VERSION, pages: self };
-        serde_json::to_string_pretty(&file).expect("names and numbers, which are JSON always")
+        serde_json::to_string(&file).expect("names and numbers, which are JSON always")
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote.
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(file.as_object().unwrap().keys().collect::<Vec<_>>(), ["entries", "open", "version"]);
         assert_eq!(file["version"], 1);
         assert_eq!(file["entries"][0], serde_json::json!({"Once": {"name": "audit", "value": "null"}}));
-        let other = json.replace(r#""version": 1"#, r#""version": 2"#);
+        let other = json.replace(r#""version":1"#, r#""version":2"#);
         assert!(matches!(Pages::from_json(&other), Err(UnreadableJournal::Version { version: 2 })));
         for no_journal in ["", "{}", r#"{"version": 1}"#, "[]"] {
             assert!(matches!(Pages::from_json(no_journal), Err(UnreadableJournal::Json(_))), "{no_journal}");
