@@ -3,10 +3,14 @@
 //!
 //! [`Gallery`] is one server with all of them. What they share is here.
 
+mod airline;
+mod book_flight;
 mod deploy;
 mod travel;
 mod weather_e;
+mod weather_f;
 mod weather_h;
+mod weather_i;
 mod weather_naive;
 
 use std::{
@@ -27,24 +31,32 @@ use rmcp::{
 };
 use serde::Deserialize;
 
+use crate::airline::Airline;
+
 /// One server with every tool of the gallery.
 pub struct Gallery {
     tool_router: ToolRouter<Self>,
     prompt_router: PromptRouter<Self>,
     audit: Audit,
+    airline: Airline,
 }
 
 impl Gallery {
-    /// A gallery whose audit is empty.
+    /// A gallery whose audit is empty, and whose airline has sold nothing.
     pub fn new() -> Self {
         Self {
             tool_router: Self::audit_tools()
                 + Self::weather_e_tools()
+                + Self::weather_f_tools()
                 + Self::weather_h_tools()
+                + Self::weather_i_tools()
                 + Self::weather_naive_tools()
-                + Self::deploy_tools(),
+                + Self::deploy_tools()
+                + Self::book_flight_tools()
+                + Self::airline_tools(),
             prompt_router: Self::prompt_router(),
             audit: Audit::default(),
+            airline: Airline::default(),
         }
     }
 

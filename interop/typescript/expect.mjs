@@ -1,4 +1,5 @@
-// What every client has to see, whoever wrote it: the calls, what the person answers, and the text that comes of it.
+// What every client has to see, whoever wrote it: the calls, what the person answers to each question, and the text that
+// comes of it.
 import assert from 'node:assert/strict';
 
 const accept = content => ({ action: 'accept', content });
@@ -10,24 +11,38 @@ const weather = tool => [
     [tool, { location: 'Tokyo' }, { action: 'cancel' }, 'Cancelled (cancel).']
 ];
 
+const trip = { from: 'LHR', to: 'FCO', date: '2026-12-01' };
+const seat = accept({ seat: '12A' });
+
 export const calls = [
     ...weather('weather_h'),
+    ...weather('weather_i'),
     ['deploy', { env: 'prod' }, accept({ confirm: true }), 'deployed to prod'],
     ['deploy', { env: 'prod' }, accept({ confirm: false }), 'deployment to prod cancelled'],
     ['deploy', { env: 'prod' }, { action: 'decline' }, 'deployment to prod cancelled'],
-    ['deploy', { env: 'prod' }, { action: 'cancel' }, 'deployment to prod cancelled']
+    ['deploy', { env: 'prod' }, { action: 'cancel' }, 'deployment to prod cancelled'],
+    ['book_flight', trip, [seat, accept({ confirm: true })], 'Booked LHR to FCO on 2026-12-01, seat 12A: charged 140.'],
+    ['book_flight', trip, [seat, accept({ confirm: false })], 'Not booked.'],
+    ['book_flight', trip, [seat, { action: 'decline' }], 'Not booked.'],
+    ['book_flight', trip, { action: 'decline' }, 'The user declined: LHR to FCO on 2026-12-01 for 140. Which seat?']
 ];
 
-export const guarded = weather('weather_e');
+/** What the airline has counted when all of these calls were made. */
+export const ledger = { quotes: 4, charges: 1, duplicates: 0 };
 
-/** Plays calls through a client whose person answers with whatever `answers` was last told to. */
+/** Tools whose guard asks a modern client only. */
+export const guards = ['weather_e', 'weather_f'];
+export const guarded = guards.flatMap(weather);
+
+/** Plays calls through a client whose person answers, in turn, with what `answers` was last told to. */
 export async function play(client, answers, calls) {
     for (const [tool, args, answer, text] of calls) {
-        answers.next = answer;
+        answers.next = [answer].flat();
         answers.asked = [];
+        const questions = answers.next.length;
         const result = await client.callTool({ name: tool, arguments: args });
         assert.equal(result.content[0].text, text, `${tool} answered ${JSON.stringify(answer)}`);
-        assert.equal(answers.asked.length, 1, `${tool} asks once`);
+        assert.equal(answers.asked.length, questions, `${tool} asks ${questions} times`);
         console.log(`  ${tool} ${JSON.stringify(args)}: ${JSON.stringify(answer)} -> ${text}`);
     }
 }
@@ -38,11 +53,18 @@ export async function audited(client, tool, times) {
     assert.equal(log.structuredContent[tool], times, `${tool} was audited`);
 }
 
+/** What the airline has counted: however many legs a booking has, it is charged once. */
+export async function charged(client, expected) {
+    const counted = await client.callTool({ name: 'airline_ledger', arguments: {} });
+    assert.deepEqual(counted.structuredContent, expected);
+    assert.deepEqual(JSON.parse(counted.content[0].text), expected);
+}
+
 export function person() {
-    const answers = { next: undefined, asked: [] };
+    const answers = { next: [], asked: [] };
     answers.answer = async request => {
         answers.asked.push(request.params.message);
-        return answers.next;
+        return answers.next.shift();
     };
     return answers;
 }

@@ -3,18 +3,22 @@ import { Client } from 'sdk-legacy/client/index.js';
 import { StreamableHTTPClientTransport } from 'sdk-legacy/client/streamableHttp.js';
 import { ElicitRequestSchema } from 'sdk-legacy/types.js';
 import assert from 'node:assert/strict';
-import { audited, calls, person, play } from './expect.mjs';
+import { audited, calls, charged, guards, ledger, person, play } from './expect.mjs';
 
 const answers = person();
 const client = new Client({ name: 'typescript-legacy', version: '1.32.2' }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, answers.answer);
 await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2])));
 await play(client, answers, calls);
-await audited(client, 'weather_h', 4);
+for (const tool of ['weather_h', 'weather_i']) await audited(client, tool, 4);
+await charged(client, ledger);
 
-answers.asked = [];
-const guarded = await client.callTool({ name: 'weather_e', arguments: { location: 'Tokyo' } });
-assert.equal(guarded.content[0].text, 'Weather in Tokyo: 22°C, partly cloudy.');
-assert.deepEqual(answers.asked, [], 'a guard does not ask a legacy client');
-console.log('  weather_e: metric, without a question');
+for (const tool of guards) {
+    answers.asked = [];
+    const guarded = await client.callTool({ name: tool, arguments: { location: 'Tokyo' } });
+    assert.equal(guarded.content[0].text, 'Weather in Tokyo: 22°C, partly cloudy.');
+    assert.deepEqual(answers.asked, [], 'a guard does not ask a legacy client');
+    await audited(client, tool, 1);
+    console.log(`  ${tool}: metric, without a question`);
+}
 await client.close();

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Write as _,
+    fs,
     io::{self, Read},
     path::PathBuf,
 };
@@ -17,7 +18,8 @@ pub(crate) const AUDIENCE: &str = "gallery";
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   rounds open r1.AAAA... --key-file keys
-  jq -r .result.requestState response.json | rounds open - --key-file keys";
+  jq -r .result.requestState response.json | rounds open - --key-file keys
+  rounds open r1.AAAA... --key-file keys --journal stuck.json";
 
 /// A token, and what opens it.
 #[derive(Debug, Args)]
@@ -30,6 +32,11 @@ pub(crate) struct Token {
     /// The audience of the server that sealed it
     #[arg(long, value_name = "NAME", default_value = AUDIENCE, value_parser = NonEmptyStringValueParser::new())]
     audience: String,
+    /// Save the journal of a durable handler here, as JSON, for a test that replays it
+    ///
+    /// Answers and effects are in it as they are in the token, and no longer sealed.
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    journal: Option<PathBuf>,
 }
 
 /// A new key, as a line of a key file.
@@ -45,11 +52,16 @@ pub(crate) fn generate() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// What is in a token, in lines.
+/// What is in a token, in lines. Its journal is saved where that was asked for.
 pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     let keys = KeyRing::from_file(&token.key_file)?;
     let state = if token.token == "-" { read_stdin()? } else { token.token.clone() };
     let inspected = Inspected::open(&keys, &token.audience, state.trim()).map_err(Failure::Token)?;
+    if let Some(file) = &token.journal {
+        let journal = inspected.journal_json().ok_or(Failure::NoJournal)?;
+        fs::write(file, journal + "\n")
+            .map_err(|source| Failure::Write { file: file.display().to_string(), source })?;
+    }
     Ok(format!("{inspected}\n"))
 }
 

@@ -99,6 +99,10 @@ enum Failure {
     Build(#[from] BuildError),
     #[error("cannot open the token")]
     Token(#[source] Refusal),
+    #[error("the token has no journal: only those of durable handlers have one")]
+    NoJournal,
+    #[error("cannot write {file}")]
+    Write { file: String, source: io::Error },
     #[error("cannot listen on {address}")]
     Listen { address: String, source: io::Error },
     #[error("the client on stdio did not begin a conversation")]

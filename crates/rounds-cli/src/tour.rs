@@ -18,7 +18,7 @@ use tokio::io::duplex;
 use crate::{Failure, colour::Paint, person::Person};
 
 /// The tools to compare, a line each. Each is a file of the gallery.
-const SHAPES: &[&str] = &["weather_e", "weather_h", "weather_naive"];
+const SHAPES: &[&str] = &["weather_e", "weather_f", "weather_h", "weather_i", "weather_naive"];
 
 /// Plays it all and tells about it.
 pub(crate) async fn tell(paint: Paint) -> Result<String, Failure> {

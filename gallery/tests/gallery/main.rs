@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
+mod any_instance;
+mod book_flight;
 mod deploy;
 mod travel;
 mod weather;
@@ -42,6 +44,13 @@ impl Stage {
 
     /// Plays a flow to its end with one answer to whatever is asked, in the way of the client's era.
     async fn play(&self, method: &str, params: Value, answer: &Value) -> Played {
+        self.play_in_turn(method, params, std::iter::repeat(answer.clone())).await
+    }
+
+    /// As [`play`](Self::play), with an answer for each question.
+    async fn play_in_turn(&self, method: &str, params: Value, answers: impl IntoIterator<Item = Value>) -> Played {
+        let mut answers = answers.into_iter();
+        let mut answer = || answers.next().expect("nothing more is asked");
         let mut questions = Vec::new();
         let mut call = self.client.start(method, params).await;
         loop {
@@ -53,7 +62,7 @@ impl Stage {
                         Some(pushed) = self.client.pushed() => {
                             assert_eq!(self.era, Era::Legacy, "nothing is pushed to a modern client");
                             questions.push(question_of(&pushed));
-                            pushed.answer(answer.clone()).await;
+                            pushed.answer(answer()).await;
                         }
                     }
                 }
@@ -63,7 +72,7 @@ impl Stage {
             }
             let asked = leg.asked();
             questions.extend(asked.keys().into_iter().map(|key| asked.question(key).clone()));
-            let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer.clone()));
+            let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer()));
             call = retry.start(&self.client).await;
         }
     }

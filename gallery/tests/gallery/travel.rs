@@ -82,7 +82,22 @@ async fn they_are_listed() {
         for (method, list, field, values) in [
             ("prompts/list", "prompts", "name", &["plan_day"][..]),
             ("resources/templates/list", "resourceTemplates", "uriTemplate", &["weather://forecast/{location}"]),
-            ("tools/list", "tools", "name", &["audit_log", "deploy", "weather_e", "weather_h", "weather_naive"]),
+            (
+                "tools/list",
+                "tools",
+                "name",
+                &[
+                    "airline_ledger",
+                    "audit_log",
+                    "book_flight",
+                    "deploy",
+                    "weather_e",
+                    "weather_f",
+                    "weather_h",
+                    "weather_i",
+                    "weather_naive",
+                ],
+            ),
         ] {
             let leg = stage.client.request(method, json!({})).await;
             let listed: Vec<_> = leg.result()[list].as_array().unwrap().iter().map(|item| &item[field]).collect();

@@ -1,8 +1,12 @@
 //! `keygen` and `open`.
 
+use std::fs;
+
+use serde_json::{Value, json};
+
 use crate::{
     process::{Server, Written, run, run_with_stdin},
-    request::ask,
+    request::{ask, call, post, state_of},
 };
 
 #[tokio::test]
@@ -27,6 +31,39 @@ async fn whoever_has_the_key_can_look_into_a_token() {
     }
     let piped = run_with_stdin(&["open", "-", "--key-file", keys.path()], &format!("  {token}\n")).await.printed();
     assert_eq!(piped, shown);
+}
+
+#[tokio::test]
+async fn the_journal_of_a_durable_token_is_shown_and_saved() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let response: Value = post(&server, call("weather_i"), &[]).await.json().await.unwrap();
+    let open = ["open", &state_of(&response), "--key-file", keys.path()];
+    let shown = run(&open).await.printed();
+    assert!(shown.contains(r#"journal  0 Once { name: "audit", value: "null" }"#), "{shown}");
+
+    let file = Written::new("");
+    assert_eq!(run(&[&open[..], &["--journal", file.path()]].concat()).await.printed(), shown);
+    let journal: Value = serde_json::from_str(&fs::read_to_string(file.path()).unwrap()).unwrap();
+    assert_eq!(journal["version"], 1);
+    assert_eq!(journal["entries"], json!([{"Once": {"name": "audit", "value": "null"}}]));
+    assert_eq!(journal["open"][0][0], "units");
+
+    let nowhere = [&open[..], &["--journal", "/no/such/folder/file"]].concat();
+    run(&nowhere).await.failed("cannot write /no/such/folder/file: No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn a_token_without_a_journal_is_told_in_a_sentence_and_leaves_the_file_alone() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    for tool in ["weather_e", "weather_f", "weather_h"] {
+        let response: Value = post(&server, call(tool), &[]).await.json().await.unwrap();
+        let file = Written::new("as it was");
+        let open = ["open", &state_of(&response), "--key-file", keys.path(), "--journal", file.path()];
+        run(&open).await.failed("the token has no journal: only those of durable handlers have one");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "as it was");
+    }
 }
 
 #[tokio::test]

@@ -77,6 +77,46 @@ pub(crate) struct Pages {
     pub(crate) open: Vec<(String, Digest)>,
 }
 
+impl Pages {
+    /// The layout of [`to_json`](Self::to_json).
+    const VERSION: u8 = 1;
+
+    /// As a file that outlives the token: `{"version": 1, "entries": [...], "open": [...]}`.
+    pub(crate) fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct File<'a> {
+            version: u8,
+            #[serde(flatten)]
+            pages: &'a Pages,
+        }
+        let file = File { version: Self::VERSION, pages: self };
+        serde_json::to_string(&file).expect("names and numbers, which are JSON always")
+    }
+
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    #[cfg(test)]
+    pub(crate) fn from_json(json: &str) -> Result<Self, UnreadableJournal> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u8,
+        }
+        match serde_json::from_str(json)? {
+            Version { version: Self::VERSION } => Ok(serde_json::from_str(json)?),
+            Version { version } => Err(UnreadableJournal::Version { version }),
+        }
+    }
+}
+
+/// Why a file is no journal.
+#[cfg(test)]
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnreadableJournal {
+    #[error("the journal has version {version}, and this is written for version {}", Pages::VERSION)]
+    Version { version: u8 },
+    #[error("the journal cannot be read")]
+    Json(#[from] serde_json::Error),
+}
+
 /// A journal in use: the past of one flow, and where the handler is in it.
 pub(crate) struct Journal {
     state: Mutex<State>,
@@ -246,10 +286,12 @@ impl Operation<'_> {
         }
     }
 
-    /// Whether the next entry is this very one, without insisting.
+    /// Whether the next entry is this very one, without insisting. None past the last entry of what has happened; a round
+    /// that this leg answers and the handler has not come to yet has happened too.
     pub(crate) fn meets(&self, wanted: &Entry) -> Option<bool> {
         let mut state = self.journal.state();
-        let met = state.entries.get(state.at).map(|entry| entry == wanted);
+        let under_way = !state.open.is_empty() || state.passed;
+        let met = state.entries.get(state.at).map(|entry| entry == wanted).or(under_way.then_some(false));
         if met == Some(true) {
             state.at += 1;
         }
@@ -291,10 +333,10 @@ impl Operation<'_> {
     /// The answer that came with this leg to this question, as long as the question is the one that was asked.
     pub(crate) fn arrived(&self, key: &str, question: Digest) -> Option<Received> {
         let mut state = self.journal.state();
+        let open = state.open.iter().position(|(open, _)| open == key).map(|place| state.open.remove(place));
         let place = state.arrived.iter().position(|(arrived, _)| arrived == key)?;
         let (_, received) = state.arrived.remove(place);
-        let asked = state.open.iter().any(|(open, digest)| open == key && *digest == question);
-        asked.then_some(received)
+        open.filter(|(_, asked)| *asked == question).map(|_| received)
     }
 
     /// Whether this leg is the one that comes back from a checkpoint.
@@ -322,5 +364,52 @@ fn same(recorded: &Entry, wanted: &Entry) -> bool {
         | (Entry::Checkpoint, Entry::Checkpoint) => true,
         (Entry::Patched(a), Entry::Patched(b)) => a == b,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::envelope::Kind;
+
+    fn pages() -> Pages {
+        let question = Digest::of_once("any digest");
+        let key = || "units".to_owned();
+        let accepted = Settled::Accepted { kind: Kind::Form, json: r#"{"units":"metric"}"#.to_owned() };
+        Pages {
+            entries: vec![
+                Entry::Once { name: "audit".to_owned(), value: "null".to_owned() },
+                Entry::Misfit { key: key(), question, problem: "it is 7".to_owned() },
+                Entry::Answer { key: key(), question, answer: accepted },
+                Entry::Answer { key: key(), question, answer: Settled::Declined },
+                Entry::Unasked { key: key(), question },
+                Entry::Now(Timestamp::from_millis(u64::MAX)),
+                Entry::Random([255; 32]),
+                Entry::Patched("insurance".to_owned()),
+                Entry::Checkpoint,
+            ],
+            open: vec![("seat".to_owned(), question)],
+        }
+    }
+
+    #[test]
+    fn a_journal_that_was_saved_is_read_as_it_was() {
+        for pages in [pages(), Pages::default()] {
+            assert_eq!(Pages::from_json(&pages.to_json()).unwrap(), pages);
+        }
+    }
+
+    #[test]
+    fn a_saved_journal_says_its_version_and_another_is_not_read() {
+        let json = pages().to_json();
+        let file: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(file.as_object().unwrap().keys().collect::<Vec<_>>(), ["entries", "open", "version"]);
+        assert_eq!(file["version"], 1);
+        assert_eq!(file["entries"][0], serde_json::json!({"Once": {"name": "audit", "value": "null"}}));
+        let other = json.replace(r#""version":1"#, r#""version":2"#);
+        assert!(matches!(Pages::from_json(&other), Err(UnreadableJournal::Version { version: 2 })));
+        for no_journal in ["", "{}", r#"{"version": 1}"#, "[]"] {
+            assert!(matches!(Pages::from_json(no_journal), Err(UnreadableJournal::Json(_))), "{no_journal}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     ring::Purpose,
     token,
 };
-use crate::{clock::Timestamp, refusal::Refusal};
+use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
 /// What is in a token. It is for looking at: what a handler is given went through far more checks.
 #[derive(Debug, Clone)]
@@ -44,6 +44,7 @@ pub struct Inspected {
     pub journal: Vec<String>,
     /// What the handler kept.
     pub state: Option<String>,
+    pages: Option<Pages>,
 }
 
 impl Inspected {
@@ -56,10 +57,10 @@ impl Inspected {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
-        let (waits, settled, onces, state, journal) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => (false, settled, onces, state, vec![]),
-            Resume::Frame => (true, vec![], vec![], None, vec![]),
-            Resume::Journal(pages) => (false, vec![], vec![], None, pages.entries),
+        let (waits, settled, onces, state, pages) = match envelope.resume {
+            Resume::Handler { settled, onces, state } => (false, settled, onces, state, None),
+            Resume::Frame => (true, vec![], vec![], None, None),
+            Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
         };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
@@ -83,9 +84,16 @@ impl Inspected {
             waits,
             settled: settled.collect(),
             onces,
-            journal: journal.iter().map(|entry| format!("{entry:?}")).collect(),
+            journal: pages.iter().flat_map(|pages| &pages.entries).map(|entry| format!("{entry:?}")).collect(),
             state,
+            pages,
         })
+    }
+
+    /// The journal of a durable handler as JSON, to be kept for a test that replays it: `{"version": 1, "entries": [...],
+    /// "open": [...]}`. None for a token of another shape. What was answered is in it, as it is in the token.
+    pub fn journal_json(&self) -> Option<String> {
+        self.pages.as_ref().map(Pages::to_json)
     }
 }
 

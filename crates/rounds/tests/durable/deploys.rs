@@ -90,11 +90,17 @@ async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_on
     let sure = under_way(&fleet).await;
     let new = fleet.instance(durable("book", "", ask_added_with_care)).await;
     assert_eq!(sure.send(&new).await.text(), "0 no meal 4C true");
+    // Also one whose next question is still open: it was past the change when it was asked.
+    let old = fleet.instance(durable("book", "", one)).await;
+    let asked = old.call("book", json!({"to": "Rome"})).await.asked();
+    let asked = asked.accept("seat", json!({"seat": "2B"})).send(&new).await.asked();
+    assert_eq!(asked.keys(), ["confirm"]);
+    assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&new).await.text(), "1 no meal 2B true");
     let asked = new.call("book", json!({"to": "Rome"})).await.asked();
     assert_eq!(asked.keys(), ["meal"]);
     let asked = asked.accept("meal", json!({"meal": "soup"})).send(&new).await.asked();
     let asked = asked.accept("seat", json!({"seat": "1A"})).send(&new).await.asked();
-    assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&new).await.text(), "1 soup 1A true");
+    assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&new).await.text(), "2 soup 1A true");
     // And old code that gets a new token finds an entry it does not know.
     let asked = new.call("book", json!({"to": "Rome"})).await.asked();
     let old = fleet.instance(durable("book", "", one)).await;

@@ -1,0 +1,46 @@
+//! A booking in four steps: a quote, a seat, a payment to agree to, a charge. Each leg may land on another instance, and
+//! the charge is made once, whichever of them is sent again.
+
+use rmcp::{handler::server::router::tool::ToolRouter, model::CallToolResult, schemars, tool, tool_router};
+use rounds::{Durable, FlowError, durable};
+use serde::Deserialize;
+
+use crate::Gallery;
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Trip {
+    /// The airport to leave from
+    from: String,
+    /// The airport to go to
+    to: String,
+    /// The day, as in 2026-12-01
+    date: String,
+}
+
+impl Gallery {
+    pub(crate) fn book_flight_tools() -> ToolRouter<Self> {
+        ToolRouter::new().with_route(durable(
+            "book_flight",
+            "Books a flight, asking for a seat and for the payment",
+            book_flight,
+        ))
+    }
+}
+
+async fn book_flight(flow: Durable<Gallery>, Trip { from, to, date }: Trip) -> Result<String, FlowError> {
+    let price = flow.once("quote", async |gallery, _key| gallery.airline.quote()).await?;
+    let seat: String = flow.form(format!("{from} to {to} on {date} for {price}. Which seat?")).key("seat").await?;
+    if !flow.confirm(format!("Pay {price} for seat {seat}?")).await? {
+        return Ok("Not booked.".to_owned());
+    }
+    flow.once("charge", async |gallery, key| gallery.airline.charge(key)).await?;
+    Ok(format!("Booked {from} to {to} on {date}, seat {seat}: charged {price}."))
+}
+
+#[tool_router(router = airline_tools, vis = "pub(crate)")]
+impl Gallery {
+    #[tool(description = "How many quotes, charges and duplicate charges the airline has counted since the start")]
+    async fn airline_ledger(&self) -> CallToolResult {
+        CallToolResult::structured(self.airline.counted())
+    }
+}
