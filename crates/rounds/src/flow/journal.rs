@@ -77,6 +77,38 @@ pub(crate) struct Pages {
     pub(crate) open: Vec<(String, Digest)>,
 }
 
+impl Pages {
+    /// As it is saved for people and for tests. Unlike in a token, the version comes along.
+    pub(crate) fn to_json(&self) -> String {
+        let Self { entries, open } = self.clone();
+        let saved = Saved { version: Saved::VERSION, entries, open };
+        serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
+    }
+
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
+        let Saved { version, entries, open } = serde_json::from_str(json)?;
+        if version != Saved::VERSION {
+            let known = Saved::VERSION;
+            let error = format!("a journal of version {version}, and this is version {known}");
+            return Err(serde::de::Error::custom(error));
+        }
+        Ok(Self { entries, open })
+    }
+}
+
+/// A journal as JSON.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    entries: Vec<Entry>,
+    open: Vec<(String, Digest)>,
+}
+
+impl Saved {
+    const VERSION: u32 = 1;
+}
+
 /// A journal in use: the past of one flow, and where the handler is in it.
 pub(crate) struct Journal {
     state: Mutex<State>,
@@ -84,6 +116,10 @@ pub(crate) struct Journal {
     limit: usize,
     /// How large one may be.
     entry_bytes: usize,
+    /// How large all of them may be, to fit into a token.
+    bytes: usize,
+    /// Whether the handler is only shown its past: it stops where it would have an effect.
+    dry: bool,
 }
 
 struct State {
@@ -116,6 +152,8 @@ pub(crate) enum Fault {
     Concurrent,
     /// Waiting for something that is no operation of the flow.
     Strayed,
+    /// The handler was only shown its past, and came to an effect that is not in it.
+    Live { effect: String },
 }
 
 impl From<Fault> for FlowError {
@@ -124,6 +162,7 @@ impl From<Fault> for FlowError {
             Fault::Diverged { position, recorded, wanted } => Self::Diverged { position, recorded, wanted },
             Fault::Concurrent => Self::Concurrent,
             Fault::Strayed => Self::Strayed,
+            Fault::Live { effect } => Self::Failed(format!("a replay has no effects, and this is `{effect}`")),
         }
     }
 }
@@ -145,13 +184,29 @@ impl Journal {
             busy: false,
             fault: None,
         };
-        Self { state: Mutex::new(state), limit: limits.onces, entry_bytes: limits.once_bytes }
+        Self {
+            state: Mutex::new(state),
+            limit: limits.onces,
+            entry_bytes: limits.once_bytes,
+            // Base64 makes four characters of three bytes.
+            bytes: limits.token_bytes / 4 * 3,
+            dry: false,
+        }
     }
 
     /// A journal with nothing in it yet.
     pub(crate) fn empty(limits: &Limits) -> Self {
         let journal = Self::resumed(Pages::default(), &[], &InputResponses::new(), limits);
         journal.state().passed = false;
+        journal
+    }
+
+    /// A journal to show a handler its past by, and no more: questions are not answered, and no effect is had.
+    #[cfg(feature = "test")]
+    pub(crate) fn dry(pages: Pages, limits: &Limits) -> Self {
+        let mut journal = Self::resumed(pages, &[], &InputResponses::new(), limits);
+        journal.state().passed = false;
+        journal.dry = true;
         journal
     }
 
@@ -166,6 +221,16 @@ impl Journal {
 
     pub(crate) fn set_fault(&self, fault: Fault) -> FlowError {
         self.state().fault.get_or_insert(fault).clone().into()
+    }
+
+    /// The handler has come to its end, which has to be the journal's as well.
+    pub(crate) fn end(&self) {
+        let state = self.state();
+        if let Some(entry) = state.entries.get(state.at) {
+            let (position, recorded) = (state.at, entry.to_string());
+            drop(state);
+            self.set_fault(Fault::Diverged { position, recorded, wanted: "its end".to_owned() });
+        }
     }
 
     /// An operation begins. It ends when what this gives is dropped.
@@ -252,7 +317,19 @@ impl Operation<'_> {
         met
     }
 
-    /// Whether there is room for another entry: asked before an effect runs.
+    /// Whether this effect may run: not in a dry run, and not without room for the largest value that may come of it.
+    pub(crate) fn reserve_effect(&self, name: &str) -> Result<(), FlowError> {
+        if self.journal.dry {
+            return Err(self.journal.set_fault(Fault::Live { effect: name.to_owned() }));
+        }
+        self.reserve()?;
+        let Journal { bytes: limit, entry_bytes, .. } = *self.journal;
+        let kept = postcard::experimental::serialized_size(&self.journal.state().entries).unwrap_or(usize::MAX);
+        let bytes = kept.saturating_add(entry_bytes);
+        if bytes > limit { Err(FlowError::StateTooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Whether there is room for another entry.
     pub(crate) fn reserve(&self) -> Result<(), FlowError> {
         let state = self.journal.state();
         if state.entries.len() >= self.journal.limit {

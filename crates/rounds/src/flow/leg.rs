@@ -421,6 +421,9 @@ impl<'a> Leg<'a> {
             Ran::Overtaken => return Err(overtaken()),
         };
         let journal = view.and_then(|view| view.frame.journal.get());
+        if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+            journal.end();
+        }
         if let Some(fault) = journal.and_then(Journal::fault) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));

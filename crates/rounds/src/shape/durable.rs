@@ -128,7 +128,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)? {
             return serde_json::from_str(&value).map_err(FlowError::StateUnreadable);
         }
-        operation.reserve()?;
+        operation.reserve_effect(name)?;
         let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
         let value = self.view.once(name, async || effect(&self.server, &key).await).await?;
         let json = serde_json::to_string(&value).map_err(FlowError::State)?;
@@ -365,7 +365,8 @@ impl<T: Send + 'static> Asking<T> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let Query { kind, default_key, request, read, .. } = query;
         let key = key.unwrap_or_else(default_key);
-        let plain = request(message.clone(), &key, ask.frame.flow)?;
+        // Without the flow's name: a journal belongs to its flow anyhow, and a saved one can be replayed in another.
+        let plain = request(message.clone(), &key, FlowId::from_bytes([0; 16]))?;
         let digest = Digest::of_question(&plain);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
