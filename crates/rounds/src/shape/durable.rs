@@ -6,6 +6,7 @@ use std::{any::Any, marker::PhantomData, sync::Arc, time::SystemTime};
 use rmcp::{
     ErrorData, RoleServer,
     handler::server::{
+        common::{AsRequestContext, FromContextPart},
         prompt::{IntoGetPromptResult, PromptContext},
         router::prompt::PromptRoute,
         tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
@@ -219,6 +220,21 @@ impl<S: Send + Sync + 'static> Durable<S> {
     fn journal(&self) -> &Journal {
         let frame = &self.view.frame;
         frame.journal.get_or_init(|| Journal::empty(&frame.core.limits))
+    }
+}
+
+/// Not to be used: an argument of a `#[tool]` or `#[prompt]` method it is not, as such a method has a `&self`. Without this,
+/// the compiler would say so in a page that does not name it.
+impl<C: AsRequestContext, S> FromContextPart<C> for Durable<S> {
+    fn from_context_part(_context: &mut C) -> Result<Self, ErrorData> {
+        const {
+            assert!(
+                size_of::<S>() == usize::MAX,
+                "a durable handler is a function without `&self`, and no `#[tool]` or `#[prompt]` method: write \
+                 `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`"
+            );
+        };
+        unreachable!("this does not compile")
     }
 }
 
