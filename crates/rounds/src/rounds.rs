@@ -95,6 +95,11 @@ impl<H: ServerHandler> Rounds<H> {
         self.core.frames.count()
     }
 
+    #[cfg(feature = "test")]
+    pub(crate) fn parts(&self) -> (&Arc<H>, &Arc<Core>) {
+        (&self.handler, &self.core)
+    }
+
     #[cfg(feature = "http")]
     pub(crate) fn flow_deadline(&self) -> Duration {
         self.core.flow_deadline

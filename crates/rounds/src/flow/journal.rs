@@ -78,43 +78,35 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The layout of [`to_json`](Self::to_json).
-    const VERSION: u8 = 1;
-
-    /// As a file that outlives the token: `{"version": 1, "entries": [...], "open": [...]}`.
+    /// As it is saved for people and for tests. Unlike in a token, the version comes along.
     pub(crate) fn to_json(&self) -> String {
-        #[derive(Serialize)]
-        struct File<'a> {
-            version: u8,
-            #[serde(flatten)]
-            pages: &'a Pages,
-        }
-        let file = File { version: Self::VERSION, pages: self };
-        serde_json::to_string(&file).expect("names and numbers, which are JSON always")
+        let Self { entries, open } = self.clone();
+        let saved = Saved { version: Saved::VERSION, entries, open };
+        serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote.
-    #[cfg(test)]
-    pub(crate) fn from_json(json: &str) -> Result<Self, UnreadableJournal> {
-        #[derive(Deserialize)]
-        struct Version {
-            version: u8,
+    pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
+        let Saved { version, entries, open } = serde_json::from_str(json)?;
+        if version != Saved::VERSION {
+            let known = Saved::VERSION;
+            let error = format!("a journal of version {version}, and this is version {known}");
+            return Err(serde::de::Error::custom(error));
         }
-        match serde_json::from_str(json)? {
-            Version { version: Self::VERSION } => Ok(serde_json::from_str(json)?),
-            Version { version } => Err(UnreadableJournal::Version { version }),
-        }
+        Ok(Self { entries, open })
     }
 }
 
-/// Why a file is no journal.
-#[cfg(test)]
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnreadableJournal {
-    #[error("the journal has version {version}, and this is written for version {}", Pages::VERSION)]
-    Version { version: u8 },
-    #[error("the journal cannot be read")]
-    Json(#[from] serde_json::Error),
+/// A journal as JSON.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    entries: Vec<Entry>,
+    open: Vec<(String, Digest)>,
+}
+
+impl Saved {
+    const VERSION: u32 = 1;
 }
 
 /// A journal in use: the past of one flow, and where the handler is in it.
@@ -125,7 +117,9 @@ pub(crate) struct Journal {
     /// How large one may be.
     entry_bytes: usize,
     /// How large all of them may be, to fit into a token.
-    room: usize,
+    bytes: usize,
+    /// Whether the handler is only shown its past: it stops where it would have an effect.
+    dry: bool,
 }
 
 struct State {
@@ -158,6 +152,8 @@ pub(crate) enum Fault {
     Concurrent,
     /// Waiting for something that is no operation of the flow.
     Strayed,
+    /// The handler was only shown its past, and came to an effect that is not in it.
+    Live { effect: String },
 }
 
 impl From<Fault> for FlowError {
@@ -166,6 +162,7 @@ impl From<Fault> for FlowError {
             Fault::Diverged { position, recorded, wanted } => Self::Diverged { position, recorded, wanted },
             Fault::Concurrent => Self::Concurrent,
             Fault::Strayed => Self::Strayed,
+            Fault::Live { effect } => Self::Failed(format!("a replay has no effects, and this is `{effect}`")),
         }
     }
 }
@@ -187,15 +184,29 @@ impl Journal {
             busy: false,
             fault: None,
         };
-        // Base64 makes four characters of three bytes.
-        let room = limits.token_bytes / 4 * 3;
-        Self { state: Mutex::new(state), limit: limits.onces, entry_bytes: limits.once_bytes, room }
+        Self {
+            state: Mutex::new(state),
+            limit: limits.onces,
+            entry_bytes: limits.once_bytes,
+            // Base64 makes four characters of three bytes.
+            bytes: limits.token_bytes / 4 * 3,
+            dry: false,
+        }
     }
 
     /// A journal with nothing in it yet.
     pub(crate) fn empty(limits: &Limits) -> Self {
         let journal = Self::resumed(Pages::default(), &[], &InputResponses::new(), limits);
         journal.state().passed = false;
+        journal
+    }
+
+    /// A journal to show a handler its past by, and no more: questions are not answered, and no effect is had.
+    #[cfg(feature = "test")]
+    pub(crate) fn dry(pages: Pages, limits: &Limits) -> Self {
+        let mut journal = Self::resumed(pages, &[], &InputResponses::new(), limits);
+        journal.state().passed = false;
+        journal.dry = true;
         journal
     }
 
@@ -210,6 +221,16 @@ impl Journal {
 
     pub(crate) fn set_fault(&self, fault: Fault) -> FlowError {
         self.state().fault.get_or_insert(fault).clone().into()
+    }
+
+    /// The handler has come to its end, which has to be the journal's as well.
+    pub(crate) fn end(&self) {
+        let state = self.state();
+        if let Some(entry) = state.entries.get(state.at) {
+            let (position, recorded) = (state.at, entry.to_string());
+            drop(state);
+            self.set_fault(Fault::Diverged { position, recorded, wanted: "its end".to_owned() });
+        }
     }
 
     /// An operation begins. It ends when what this gives is dropped.
@@ -298,15 +319,23 @@ impl Operation<'_> {
         met
     }
 
-    /// Whether there is room for another entry: asked before an effect runs.
+    /// Whether this effect may run: not in a dry run, and not without room for the largest value that may come of it.
+    pub(crate) fn reserve_effect(&self, name: &str) -> Result<(), FlowError> {
+        if self.journal.dry {
+            return Err(self.journal.set_fault(Fault::Live { effect: name.to_owned() }));
+        }
+        self.reserve()?;
+        let Journal { bytes: limit, entry_bytes, .. } = *self.journal;
+        let kept = postcard::experimental::serialized_size(&self.journal.state().entries).unwrap_or(usize::MAX);
+        let bytes = kept.saturating_add(entry_bytes);
+        if bytes > limit { Err(FlowError::StateTooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
+    /// Whether there is room for another entry.
     pub(crate) fn reserve(&self) -> Result<(), FlowError> {
         let state = self.journal.state();
         if state.entries.len() >= self.journal.limit {
             return Err(FlowError::TooManyEntries { limit: self.journal.limit });
-        }
-        let (bytes, limit) = (size(&state.entries) + self.journal.entry_bytes, self.journal.room);
-        if bytes > limit {
-            return Err(FlowError::StateTooLarge { bytes, limit });
         }
         Ok(())
     }
@@ -314,7 +343,7 @@ impl Operation<'_> {
     /// Writes what has just happened.
     pub(crate) fn record(&self, entry: Entry) -> Result<(), FlowError> {
         self.reserve()?;
-        let bytes = size(&entry);
+        let bytes = postcard::experimental::serialized_size(&entry).unwrap_or(usize::MAX);
         if bytes > self.journal.entry_bytes {
             return Err(FlowError::EntryTooLarge { what: entry.to_string(), bytes, limit: self.journal.entry_bytes });
         }
@@ -345,10 +374,6 @@ impl Operation<'_> {
     }
 }
 
-fn size(entries: &impl Serialize) -> usize {
-    postcard::experimental::serialized_size(entries).unwrap_or(usize::MAX)
-}
-
 /// Whether two entries are of the same operation, whatever came of it.
 fn same(recorded: &Entry, wanted: &Entry) -> bool {
     match (recorded, wanted) {
@@ -369,47 +394,284 @@ fn same(recorded: &Entry, wanted: &Entry) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::seal::envelope::Kind;
 
+    fn digest(words: &str) -> Digest {
+        Digest::of_principal(words)
+    }
+
+    fn answer(key: &str, words: &str) -> Entry {
+        let answer = Settled::Accepted { kind: Kind::Form, json: format!("{{\"{key}\":1}}") };
+        Entry::Answer { key: key.to_owned(), question: digest(words), answer }
+    }
+
+    fn wanted(key: &str, words: &str) -> Entry {
+        Entry::Answer { key: key.to_owned(), question: digest(words), answer: Settled::Declined }
+    }
+
+    fn once(name: &str) -> Entry {
+        Entry::Once { name: name.to_owned(), value: "7".to_owned() }
+    }
+
+    fn patched(change: &str) -> Entry {
+        Entry::Patched(change.to_owned())
+    }
+
+    fn misfit(key: &str, words: &str) -> Entry {
+        Entry::Misfit { key: key.to_owned(), question: digest(words), problem: "`seat` is missing".to_owned() }
+    }
+
+    fn unasked(key: &str, words: &str) -> Entry {
+        Entry::Unasked { key: key.to_owned(), question: digest(words) }
+    }
+
+    const NOW: Entry = Entry::Now(Timestamp::from_millis(1_800_000_000_000));
+
+    /// One of every kind.
     fn pages() -> Pages {
-        let question = Digest::of_once("any digest");
-        let key = || "units".to_owned();
-        let accepted = Settled::Accepted { kind: Kind::Form, json: r#"{"units":"metric"}"#.to_owned() };
         Pages {
             entries: vec![
-                Entry::Once { name: "audit".to_owned(), value: "null".to_owned() },
-                Entry::Misfit { key: key(), question, problem: "it is 7".to_owned() },
-                Entry::Answer { key: key(), question, answer: accepted },
-                Entry::Answer { key: key(), question, answer: Settled::Declined },
-                Entry::Unasked { key: key(), question },
-                Entry::Now(Timestamp::from_millis(u64::MAX)),
-                Entry::Random([255; 32]),
-                Entry::Patched("insurance".to_owned()),
+                answer("seat", "Which seat?"),
+                Entry::Answer { key: "meal".to_owned(), question: digest("Meal?"), answer: Settled::Declined },
+                Entry::Answer { key: "bag".to_owned(), question: digest("Bag?"), answer: Settled::Cancelled },
+                unasked("url", "Sign in"),
+                misfit("seats", "How many?"),
+                once("charge"),
+                NOW,
+                Entry::Random([9; 32]),
+                patched("insurance"),
                 Entry::Checkpoint,
             ],
-            open: vec![("seat".to_owned(), question)],
+            open: vec![("sure".to_owned(), digest("Sure?"))],
+        }
+    }
+
+    fn journal(entries: Vec<Entry>) -> Journal {
+        Journal::resumed(Pages { entries, open: vec![] }, &[], &InputResponses::new(), &Limits::default())
+    }
+
+    /// One operation, from its beginning to its end.
+    fn step(journal: &Journal, wanted: &Entry) -> Result<Option<Entry>, FlowError> {
+        journal.begin()?.recorded(wanted)
+    }
+
+    #[track_caller]
+    fn meets(journal: &Journal, wanted: &Entry, recorded: &Entry) {
+        assert_eq!(step(journal, wanted).unwrap().as_ref(), Some(recorded));
+    }
+
+    #[track_caller]
+    fn diverges(journal: &Journal, wanted: &Entry) -> (usize, String, String) {
+        match step(journal, wanted) {
+            Err(FlowError::Diverged { position, recorded, wanted }) => (position, recorded, wanted),
+            other => panic!("expected a divergence, got {other:?}"),
         }
     }
 
     #[test]
-    fn a_journal_that_was_saved_is_read_as_it_was() {
-        for pages in [pages(), Pages::default()] {
-            assert_eq!(Pages::from_json(&pages.to_json()).unwrap(), pages);
+    fn a_handler_that_goes_the_same_way_meets_every_entry_in_order_and_is_live_after_the_last() {
+        let recorded = pages().entries;
+        let journal = journal(recorded.clone());
+        let same_way = [
+            wanted("seat", "Which seat?"),
+            wanted("meal", "Meal?"),
+            wanted("bag", "Bag?"),
+            wanted("url", "Sign in"),
+            wanted("seats", "How many?"),
+            Entry::Once { name: "charge".to_owned(), value: String::new() },
+            Entry::Now(Timestamp::from_millis(0)),
+            Entry::Random([0; 32]),
+            patched("insurance"),
+            Entry::Checkpoint,
+        ];
+        for (wanted, recorded) in same_way.iter().zip(&recorded) {
+            meets(&journal, wanted, recorded);
+        }
+        assert_eq!(step(&journal, &wanted("sure", "Sure?")).unwrap(), None);
+        assert_eq!(journal.fault(), None);
+    }
+
+    #[test]
+    fn an_entry_is_met_by_its_own_kind_name_and_question_only() {
+        let all = [
+            wanted("seat", "Which seat?"),
+            wanted("seat", "Which seat would you like?"),
+            wanted("place", "Which seat?"),
+            once("charge"),
+            once("refund"),
+            NOW,
+            Entry::Random([9; 32]),
+            patched("a"),
+            patched("b"),
+            Entry::Checkpoint,
+        ];
+        for (i, recorded) in all.iter().enumerate() {
+            for (j, wanted) in all.iter().enumerate() {
+                let met = step(&journal(vec![recorded.clone()]), wanted).is_ok();
+                assert_eq!(met, i == j, "{recorded:?} and {wanted:?}");
+            }
         }
     }
 
     #[test]
-    fn a_saved_journal_says_its_version_and_another_is_not_read() {
-        let json = pages().to_json();
-        let file: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(file.as_object().unwrap().keys().collect::<Vec<_>>(), ["entries", "open", "version"]);
-        assert_eq!(file["version"], 1);
-        assert_eq!(file["entries"][0], serde_json::json!({"Once": {"name": "audit", "value": "null"}}));
-        let other = json.replace(r#""version":1"#, r#""version":2"#);
-        assert!(matches!(Pages::from_json(&other), Err(UnreadableJournal::Version { version: 2 })));
-        for no_journal in ["", "{}", r#"{"version": 1}"#, "[]"] {
-            assert!(matches!(Pages::from_json(no_journal), Err(UnreadableJournal::Json(_))), "{no_journal}");
+    fn a_divergence_names_its_entry_and_what_was_recorded_and_wanted_and_nothing_goes_on_after_it() {
+        let journal = journal(vec![once("quote"), answer("seat", "Which seat?"), once("charge")]);
+        meets(&journal, &once("quote"), &once("quote"));
+        let told = (1, "the question `seat`".to_owned(), "the effect `charge`".to_owned());
+        assert_eq!(diverges(&journal, &once("charge")), told);
+        assert_eq!(diverges(&journal, &wanted("seat", "Which seat?")), told, "what was right now comes too late");
+        let (position, recorded, wanted) = told;
+        assert_eq!(journal.fault(), Some(Fault::Diverged { position, recorded, wanted }));
+    }
+
+    #[test]
+    fn a_handler_that_ends_before_its_journal_has_diverged() {
+        let journal = journal(vec![once("quote"), once("charge")]);
+        meets(&journal, &once("quote"), &once("quote"));
+        journal.end();
+        let told = journal.fault().map(|fault| FlowError::from(fault).to_string()).unwrap();
+        assert!(told.starts_with("entry 1 of the journal is the effect `charge`, and the handler came to its end"));
+    }
+
+    #[test]
+    fn two_operations_at_once_are_a_fault_and_one_after_another_is_not() {
+        let journal = journal(vec![]);
+        drop(journal.begin().unwrap());
+        let first = journal.begin().unwrap();
+        assert!(matches!(journal.begin().err(), Some(FlowError::Concurrent)));
+        drop(first);
+        assert!(matches!(journal.begin().err(), Some(FlowError::Concurrent)), "and it stays one");
+    }
+
+    #[test]
+    fn questions_together_are_met_in_any_order_with_their_misfits_and_what_follows_is_met_after_them() {
+        let recorded = vec![misfit("meal", "Meal?"), answer("seat", "Seat?"), answer("meal", "Meal?"), once("charge")];
+        for order in [["seat", "meal"], ["meal", "seat"]] {
+            let journal = journal(recorded.clone());
+            let operation = journal.begin().unwrap();
+            operation.together(vec!["seat".to_owned(), "meal".to_owned()]);
+            for key in order {
+                let question = wanted(key, if key == "seat" { "Seat?" } else { "Meal?" });
+                if key == "meal" {
+                    assert_eq!(operation.recorded(&question).unwrap(), Some(misfit("meal", "Meal?")));
+                }
+                assert!(matches!(operation.recorded(&question), Ok(Some(Entry::Answer { .. }))));
+            }
+            operation.apart();
+            drop(operation);
+            meets(&journal, &once("charge"), &once("charge"));
         }
+    }
+
+    #[test]
+    fn a_question_joins_a_group_that_is_answered_in_part_and_not_one_that_was_left_behind() {
+        let group = || vec!["seat".to_owned(), "meal".to_owned()];
+        let partly = journal(vec![answer("seat", "Seat?")]);
+        let operation = partly.begin().unwrap();
+        operation.together(group());
+        assert_eq!(operation.recorded(&wanted("meal", "Meal?")).unwrap(), None, "still open");
+        operation.record(answer("meal", "Meal?")).unwrap();
+        assert!(operation.recorded(&wanted("seat", "Seat?")).unwrap().is_some());
+        operation.apart();
+        drop(operation);
+        assert_eq!(step(&partly, &once("charge")).unwrap(), None, "both are behind");
+
+        let behind = journal(vec![answer("seat", "Seat?"), once("charge")]);
+        let operation = behind.begin().unwrap();
+        operation.together(group());
+        match operation.recorded(&wanted("meal", "Meal?")) {
+            Err(FlowError::Diverged { position: 1, recorded, wanted }) => {
+                assert_eq!((recorded.as_str(), wanted.as_str()), ("the effect `charge`", "the question `meal`"));
+            }
+            other => panic!("the flow went on without it: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_change_is_there_for_flows_that_recorded_it_and_for_those_that_come_to_it_live() {
+        let meets = |entries| journal(entries).begin().unwrap().meets(&patched("a"));
+        assert_eq!(meets(vec![]), None);
+        assert_eq!(meets(vec![patched("a")]), Some(true));
+        assert_eq!(meets(vec![patched("b")]), Some(false));
+        let old = journal(vec![once("charge")]);
+        assert_eq!(old.begin().unwrap().meets(&patched("a")), Some(false));
+        assert!(step(&old, &once("charge")).unwrap().is_some(), "and leaves the old entry where it was");
+    }
+
+    #[test]
+    fn a_leg_that_comes_back_from_a_checkpoint_passes_one() {
+        let back = journal(vec![]);
+        let operation = back.begin().unwrap();
+        assert!(operation.passes());
+        assert!(!operation.passes(), "the next is to be waited at again");
+        let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+        let answering = Journal::resumed(Pages::default(), &asked, &InputResponses::new(), &Limits::default());
+        assert!(!answering.begin().unwrap().passes(), "that round had a question");
+        assert!(!Journal::empty(&Limits::default()).begin().unwrap().passes(), "the first leg comes from nowhere");
+    }
+
+    #[test]
+    fn an_answer_is_for_the_question_as_it_was_asked_and_is_taken_once() {
+        let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+        let sent = InputResponses::from([
+            ("seat".to_owned(), json!({"action": "decline"})),
+            ("meal".to_owned(), json!({"action": "decline"})),
+        ]);
+        let open = vec![("seat".to_owned(), digest("Seat?"))];
+        let resumed = || {
+            let pages = Pages { entries: vec![], open: open.clone() };
+            Journal::resumed(pages, &asked, &sent, &Limits::default())
+        };
+        let journal = resumed();
+        let operation = journal.begin().unwrap();
+        assert!(operation.arrived("meal", digest("Meal?")).is_none(), "nobody had asked");
+        assert!(matches!(operation.arrived("seat", digest("Seat?")), Some(Received::Declined)));
+        assert!(operation.arrived("seat", digest("Seat?")).is_none());
+        assert!(resumed().begin().unwrap().arrived("seat", digest("Which seat?")).is_none(), "reworded since");
+    }
+
+    #[test]
+    fn there_is_room_for_an_effect_before_it_runs() {
+        let full = journal(vec![NOW; 64]);
+        let operation = full.begin().unwrap();
+        assert!(matches!(operation.reserve(), Err(FlowError::TooManyEntries { limit: 64 })));
+        assert!(matches!(operation.reserve_effect("charge"), Err(FlowError::TooManyEntries { limit: 64 })));
+        assert!(matches!(operation.record(NOW), Err(FlowError::TooManyEntries { limit: 64 })));
+
+        let value = |bytes: usize| Entry::Once { name: "x".to_owned(), value: "7".repeat(bytes) };
+        let journal = journal(vec![]);
+        let operation = journal.begin().unwrap();
+        assert!(matches!(operation.record(value(16 * 1024)), Err(FlowError::EntryTooLarge { limit: 16_384, .. })));
+        operation.record(value(15 * 1024)).unwrap();
+        operation.record(value(15 * 1024)).unwrap();
+        operation.reserve_effect("charge").unwrap();
+        operation.record(value(15 * 1024)).unwrap();
+        let refused = operation.reserve_effect("charge");
+        assert!(matches!(refused, Err(FlowError::StateTooLarge { limit: 49_152, .. })), "{refused:?}");
+    }
+
+    /// A change here is a change of what lies in the tokens of flows under way: raise the version of the envelope, so that
+    /// they are refused and not misread, and write the new bytes into the file. An entry of a new kind goes to the end of
+    /// `Entry`, which leaves the bytes of the others as they are; add one to `pages` then.
+    #[test]
+    fn the_format_is_pinned_by_a_golden_journal() {
+        let golden = include_str!("golden.journal").trim();
+        let bytes = postcard::to_stdvec(&pages()).unwrap();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, golden);
+        assert_eq!(postcard::from_bytes::<Pages>(&bytes).unwrap(), pages());
+    }
+
+    #[test]
+    fn a_saved_journal_is_read_back_and_one_of_another_version_is_not() {
+        let saved = pages().to_json();
+        assert!(saved.starts_with(r#"{"version":1,"entries":["#), "{saved}");
+        assert_eq!(Pages::from_json(&saved).unwrap(), pages());
+        let other = Pages::from_json(&saved.replacen(":1", ":2", 1)).unwrap_err();
+        assert_eq!(other.to_string(), "a journal of version 2, and this is version 1");
+        assert!(Pages::from_json("{}").is_err());
     }
 }

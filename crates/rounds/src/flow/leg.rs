@@ -21,6 +21,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+#[cfg(feature = "test")]
+use super::journal::Pages;
 use super::{
     frame::{Call, Driver, Ending, Frame, Resumption, Step},
     journal::{Fault, Journal},
@@ -64,6 +66,38 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
         catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))).unwrap_or(Poll::Ready(Err(Stop::panicked().error)))
     })
     .await
+}
+
+/// Shows a durable handler its past, and gives what it comes to after it. Nothing is asked, claimed, had or recorded.
+#[cfg(feature = "test")]
+pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
+    core: &Arc<Core>,
+    handler: &Arc<H>,
+    request: X,
+    mut context: RequestContext<RoleServer>,
+    pages: Pages,
+) -> Rehearsed {
+    let leg = Leg::new(core, &request, &context);
+    let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &request, &context);
+    let _ = view.frame.journal.set(Journal::dry(pages, &core.limits));
+    view.put(&mut context);
+    let handler = handler.clone();
+    let called = Box::pin(async move { request.call(&*handler, context).await.map(Into::into) });
+    let mut driver = Driver::new(view.frame.clone(), 0, called);
+    let step = poll_fn(|cx| driver.poll_step(cx)).await;
+    driver.end();
+    let journal = view.frame.journal.get();
+    if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+        journal.end();
+    }
+    Rehearsed { fault: journal.and_then(Journal::fault), step }
+}
+
+/// What a handler came to that was only shown its past.
+#[cfg(feature = "test")]
+pub(crate) struct Rehearsed {
+    pub(crate) fault: Option<Fault>,
+    pub(crate) step: Step,
 }
 
 /// Refuses a leg whose state or answers are not even of the right type.
@@ -415,6 +449,9 @@ impl<'a> Leg<'a> {
             Ran::Overtaken => return Err(overtaken()),
         };
         let journal = frame.journal.get();
+        if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+            journal.end();
+        }
         if let Some(fault) = journal.and_then(Journal::fault) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));

@@ -6,6 +6,7 @@ use std::{any::Any, marker::PhantomData, sync::Arc, time::SystemTime};
 use rmcp::{
     ErrorData, RoleServer,
     handler::server::{
+        common::{AsRequestContext, FromContextPart},
         prompt::{IntoGetPromptResult, PromptContext},
         router::prompt::PromptRoute,
         tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
@@ -128,7 +129,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)? {
             return serde_json::from_str(&value).map_err(FlowError::StateUnreadable);
         }
-        operation.reserve()?;
+        operation.reserve_effect(name)?;
         let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
         let value = self.view.once(name, async || effect(&self.server, &key).await).await?;
         let json = serde_json::to_string(&value).map_err(FlowError::State)?;
@@ -219,6 +220,21 @@ impl<S: Send + Sync + 'static> Durable<S> {
     fn journal(&self) -> &Journal {
         let frame = &self.view.frame;
         frame.journal.get_or_init(|| Journal::empty(&frame.core.limits))
+    }
+}
+
+/// Not to be used: an argument of a `#[tool]` or `#[prompt]` method it is not, as such a method has a `&self`. Without this,
+/// the compiler would say so in a page that does not name it.
+impl<C: AsRequestContext, S> FromContextPart<C> for Durable<S> {
+    fn from_context_part(_context: &mut C) -> Result<Self, ErrorData> {
+        const {
+            assert!(
+                size_of::<S>() == usize::MAX,
+                "a durable handler is a function without `&self`, and no `#[tool]` or `#[prompt]` method: write \
+                 `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`"
+            );
+        };
+        unreachable!("this does not compile")
     }
 }
 
@@ -365,9 +381,8 @@ impl<T: Send + 'static> Asking<T> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let Query { kind, default_key, request, read, .. } = query;
         let key = key.unwrap_or_else(default_key);
-        // The same on every leg, as the question is known again by its digest.
-        let name = format!("{}-{key}", ask.frame.flow);
-        let plain = request(message.clone(), &key, &name)?;
+        // Without the flow's name: a journal belongs to its flow anyhow, and a saved one can be replayed in another.
+        let plain = request(message.clone(), &key, &key)?;
         let digest = Digest::of_question(&plain);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
@@ -382,6 +397,7 @@ impl<T: Send + 'static> Asking<T> {
                 Some(Entry::Unasked { .. }) => return cannot(otherwise),
                 Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
                 _ => {
+                    let name = format!("{}-{key}", ask.frame.flow);
                     let request = request(words.clone(), &key, &name)?;
                     let received = match operation.arrived(&key, digest) {
                         Some(received) => Ok(received),

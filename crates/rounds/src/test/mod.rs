@@ -50,7 +50,9 @@
 mod client;
 mod clock;
 mod events;
+mod replay;
 
 pub use client::{Asked, Client, InFlight, Leg, Pushed, Retry};
 pub use clock::Clock;
 pub use events::{Events, Recorded};
+pub use replay::{Replayed, journal, replay};

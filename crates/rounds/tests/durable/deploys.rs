@@ -1,6 +1,9 @@
 //! Deploys in the middle of a flow: old code that gets a new token, and new code that gets an old one.
 
-use rounds::{Durable, FlowError, Refusal, durable};
+use rounds::{
+    Durable, FlowError, Refusal, durable,
+    test::{Client, Replayed, journal, replay},
+};
 use serde_json::json;
 
 use super::{Airline, Fleet, Trip};
@@ -119,4 +122,85 @@ async fn a_question_that_is_still_open_and_was_reworded_is_asked_again() {
     let asked = asked.accept("seat", json!({"seat": "1A"})).send(&new).await.asked();
     assert_eq!(asked.accept("confirm", json!({"confirm": false})).send(&new).await.text(), "0 1A false");
     assert_eq!(fleet.world.count("quote"), 1);
+}
+
+version!(shortened, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    Ok(format!("{quote}"))
+});
+
+version!(charged, |flow| {
+    let quote = flow.once("quote", async |airline, _key| airline.world.have("quote")).await?;
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let charge = flow.once("charge", async |airline, _key| airline.world.have("charge")).await?;
+    Ok(format!("{quote} {seat} {charge}"))
+});
+
+/// The journal of a flow of version one that has its quote and its seat.
+async fn saved(fleet: &Fleet) -> String {
+    let server = fleet.server(durable("book", "", one));
+    let client = Client::modern(server.clone()).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    let asked = asked.accept("seat", json!({"seat": "4C"})).send(&client).await.asked();
+    journal(&server, asked.state())
+}
+
+#[tokio::test]
+async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way() {
+    let fleet = Fleet::new();
+    let saved = saved(&fleet).await;
+    let to_rome = || json!({"to": "Rome"});
+    let diverged = |position, recorded: &str, wanted: &str| Replayed::Diverged {
+        position,
+        recorded: recorded.to_owned(),
+        wanted: wanted.to_owned(),
+    };
+    let confirm = || Replayed::Asks(vec!["confirm".to_owned()]);
+    for (today, becomes) in [
+        (durable("book", "", one), confirm()),
+        (durable("book", "", renamed), diverged(0, "the effect `quote`", "the effect `price`")),
+        (durable("book", "", reordered), diverged(0, "the effect `quote`", "the question `seat`")),
+        (durable("book", "", ask_added), diverged(1, "the question `seat`", "the question `meal`")),
+        (durable("book", "", ask_added_with_care), confirm()),
+        (durable("book", "", reworded), diverged(1, "the question `seat`", "the question `seat`")),
+        (durable("book", "", shortened), diverged(1, "the question `seat`", "its end")),
+        (durable("book", "", charged), Replayed::Live { effect: "charge".to_owned() }),
+    ] {
+        assert_eq!(replay(&fleet.server(today), "book", to_rome(), &saved).await, becomes);
+    }
+    assert_eq!((fleet.world.count("quote"), fleet.world.count("charge")), (1, 0), "a replay has no effects");
+    assert_eq!(fleet.server(durable("book", "", one)).waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_replay_comes_to_the_end_of_a_handler_that_has_nothing_more_to_do() {
+    let fleet = Fleet::new();
+    let nothing = r#"{"version":1,"entries":[{"Once":{"name":"quote","value":"100"}}],"open":[]}"#;
+    let replayed = replay(&fleet.server(durable("book", "", shortened)), "book", json!({"to": "Rome"}), nothing).await;
+    assert_eq!(replayed, Replayed::Ended);
+}
+
+#[tokio::test]
+async fn a_page_to_visit_is_known_again_in_a_replay() {
+    version!(signed_in, |flow| {
+        flow.url("Sign in", "https://example.com").await?;
+        let sure = flow.confirm("Sure?").await?;
+        Ok(format!("{sure}"))
+    });
+    let fleet = Fleet::new();
+    let server = fleet.server(durable("book", "", signed_in));
+    let client = Client::modern(server.clone()).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    let asked = asked.retry().respond("url", json!({"action": "accept"})).send(&client).await.asked();
+    let replayed = replay(&server, "book", json!({"to": "Rome"}), &journal(&server, asked.state())).await;
+    assert_eq!(replayed, Replayed::Asks(vec!["confirm".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_before_its_journal_does_is_refused() {
+    let fleet = Fleet::new();
+    let sure = under_way(&fleet).await;
+    let new = fleet.instance(durable("book", "", shortened)).await;
+    sure.send(&new).await.frozen();
+    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
 }

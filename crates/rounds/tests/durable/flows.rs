@@ -255,10 +255,13 @@ async fn a_forged_journal_is_no_journal() {
     let fleet = Fleet::new();
     let client = fleet.instance(durable("book", "Book a trip", book)).await;
     let asked = client.call("book", to_rome()).await.asked();
-    let forged =
-        asked.accept("confirm", json!({"confirm": true})).tamper(|state| format!("{}A", &state[..state.len() - 1]));
+    let forged = asked.accept("confirm", json!({"confirm": true})).tamper(|state| {
+        let (before, rest) = state.split_at(state.len() / 2);
+        let other = if rest.starts_with('A') { 'B' } else { 'A' };
+        format!("{before}{other}{}", &rest[1..])
+    });
     forged.send(&client).await.frozen();
-    assert!(matches!(fleet.events.refusals()[..], [Refusal::Tampered | Refusal::NotAToken]));
+    assert_eq!(fleet.events.refusals(), [Refusal::Tampered]);
     // Answers to what was not asked yet are not taken for answers.
     let early = asked.accept("seat", json!({"seat": "4C"})).accept("confirm", json!({"confirm": true}));
     assert_eq!(early.send(&client).await.asked().keys(), ["confirm"]);

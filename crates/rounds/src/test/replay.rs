@@ -1,0 +1,169 @@
+//! Replaying a saved journal against today's code, before that code is deployed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse},
+    service::RequestContext,
+};
+use serde_json::Value;
+
+use super::Client;
+use crate::{
+    Rounds,
+    flow::{
+        frame::{Ending, Step},
+        journal::{Fault, Pages},
+        leg::{self, Rehearsed},
+    },
+    rounds::Core,
+    seal::{
+        envelope::{Envelope, Resume},
+        token,
+    },
+};
+
+/// What a handler comes to when it is shown a saved journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replayed {
+    /// It went the recorded way, and asks these questions; none at a [`checkpoint`](crate::Durable::checkpoint).
+    Asks(Vec<String>),
+    /// It went the recorded way, and would now have this effect. It was not had.
+    Live {
+        /// The effect's name.
+        effect: String,
+    },
+    /// It went the recorded way to its end.
+    Ended,
+    /// It went another way: a flow with this journal would end with the frozen error.
+    Diverged {
+        /// Which entry, counted from zero.
+        position: usize,
+        /// What was recorded there.
+        recorded: String,
+        /// What the handler came to.
+        wanted: String,
+    },
+}
+
+/// Shows a durable tool a saved journal, and gives what it comes to: whether flows that are under way survive the next deploy.
+/// No effect is had, nobody is asked, and the ledger is not looked at.
+///
+/// Save journals of flows under way with [`journal`], and keep them beside the tests. The arguments are those of the call;
+/// they are not in its journal.
+///
+/// ```
+/// # use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
+/// use rounds::{Durable, FlowError, Rounds, durable, test::{Client, Replayed, journal, replay}};
+/// use serde_json::json;
+/// # struct Shop { tool_router: ToolRouter<Self> }
+/// # #[tool_handler(router = self.tool_router)]
+/// # impl ServerHandler for Shop {}
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Trip { to: String }
+/// # fn shop(route: rmcp::handler::server::tool::ToolRoute<Shop>) -> Rounds<Shop> {
+/// #     Rounds::new(Shop { tool_router: ToolRouter::new().with_route(route) })
+/// # }
+///
+/// async fn monday(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+///     let seat: String = flow.form(format!("Which seat to {}?", trip.to)).key("seat").await?;
+///     if flow.confirm("Sure?").await? { Ok(seat) } else { Ok("none".to_owned()) }
+/// }
+///
+/// async fn tuesday(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+///     let seat: String = flow.form(format!("Your seat to {}?", trip.to)).key("seat").await?; // reworded
+///     if flow.confirm("Sure?").await? { Ok(seat) } else { Ok("none".to_owned()) }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// // A flow of Monday's that has its seat.
+/// let old = shop(durable("book", "Books", monday));
+/// let client = Client::modern(old.clone()).await;
+/// let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+/// let asked = asked.accept("seat", json!({"seat": "4C"})).send(&client).await.asked();
+/// let saved = journal(&old, asked.state());
+///
+/// let replayed = replay(&old, "book", json!({"to": "Rome"}), &saved).await;
+/// assert_eq!(replayed, Replayed::Asks(vec!["confirm".to_owned()]));
+///
+/// let new = shop(durable("book", "Books", tuesday));
+/// let replayed = replay(&new, "book", json!({"to": "Rome"}), &saved).await;
+/// assert!(matches!(replayed, Replayed::Diverged { position: 0, .. }));
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// When the journal cannot be read, when the handler panics or breaks another rule of [`Durable`](crate::Durable), and when
+/// the tool is not a durable one.
+pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments: Value, journal: &str) -> Replayed {
+    let pages = Pages::from_json(journal).unwrap_or_else(|error| panic!("this is no saved journal: {error}"));
+    let recorded = !pages.entries.is_empty();
+    let (handler, core) = server.parts();
+    let rehearsed = Arc::new(Mutex::new(None));
+    let rehearsal = Rehearsal {
+        handler: handler.clone(),
+        core: core.clone(),
+        pages,
+        rehearsed: rehearsed.clone(),
+        server: server.clone(),
+    };
+    let leg = Client::modern(rehearsal).await.call(tool, arguments).await;
+    let rehearsed = rehearsed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(Rehearsed { fault, step }) = rehearsed else { panic!("`{tool}` could not be called: {}", leg.response()) };
+    match (fault, step) {
+        (Some(Fault::Diverged { position, recorded, wanted }), _) => Replayed::Diverged { position, recorded, wanted },
+        (Some(Fault::Live { effect }), _) => Replayed::Live { effect },
+        (Some(fault), _) => panic!("{}", crate::FlowError::from(fault)),
+        (None, Step::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
+        (None, Step::Ended(Ending::Returned(Err(error)))) if recorded && error.code.0 == -32602 => {
+            panic!("`{tool}` could not read the call or its journal: {}", error.message)
+        }
+        (None, Step::Ended(Ending::Returned(_))) => Replayed::Ended,
+        (None, Step::Ended(_)) => panic!("`{tool}` panicked in its replay"),
+    }
+}
+
+/// The journal in a state that this server has sealed, as JSON to be saved and [replayed](replay) later. It holds what the
+/// person answered, and what came of the effects.
+///
+/// # Panics
+///
+/// When the server cannot open the state, and when it is not that of a [`Durable`](crate::Durable) handler.
+pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
+    let (_, core) = server.parts();
+    let opened = token::open(&core.keys(), core.limits.token_bytes, state);
+    let envelope = opened.and_then(|plaintext| Envelope::from_bytes(&plaintext));
+    match envelope.unwrap_or_else(|refusal| panic!("the state cannot be opened: {refusal:?}")).resume {
+        Resume::Journal(pages) => pages.to_json(),
+        _ => panic!("this state has no journal: its handler is not durable"),
+    }
+}
+
+/// The server under replay, which answers one call and keeps what its handler came to.
+struct Rehearsal<H> {
+    handler: Arc<H>,
+    core: Arc<Core>,
+    pages: Pages,
+    rehearsed: Arc<Mutex<Option<Rehearsed>>>,
+    server: Rounds<H>,
+}
+
+impl<H: ServerHandler> ServerHandler for Rehearsal<H> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let rehearsed = leg::rehearse(&self.core, &self.handler, request, context, self.pages.clone()).await;
+        *self.rehearsed.lock().unwrap_or_else(PoisonError::into_inner) = Some(rehearsed);
+        Err(ErrorData::internal_error("a replay has no result", None))
+    }
+
+    fn get_info(&self) -> rmcp::model::ServerConfig {
+        ServerHandler::get_info(&self.server)
+    }
+}

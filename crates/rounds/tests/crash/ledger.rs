@@ -1,0 +1,174 @@
+//! A ledger that outlives its process: every step that was taken is a line of a file, and is taken again on start.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::Path,
+    time::Duration,
+};
+
+use rounds::{
+    BoxFuture, Digest, FlowId, Timestamp,
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, What},
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+pub(crate) struct FileLedger {
+    memory: MemoryLedger,
+    log: Mutex<File>,
+    reach: fn(&str),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    flow: FlowId,
+    what: SavedWhat,
+    step: Step,
+}
+
+#[derive(Serialize, Deserialize)]
+enum SavedWhat {
+    Round(u32),
+    Once(Digest),
+}
+
+#[derive(Serialize, Deserialize)]
+enum Step {
+    Admit { now: Timestamp, until: Timestamp },
+    Claim { answers: Digest, now: Timestamp, until: Timestamp, lease: Duration, dies: bool },
+    Renew { fence: Fence, lease_until: Timestamp },
+    Settle { fence: Fence, reply: Option<Vec<u8>> },
+    Release { fence: Fence, dies: bool },
+}
+
+impl FileLedger {
+    /// Opens the file, and takes every step in it. `reach` is told of steps that a process may be killed at.
+    pub(crate) async fn open(path: &Path, reach: fn(&str)) -> Self {
+        let memory = MemoryLedger::new();
+        let lines = std::fs::read_to_string(path).unwrap_or_default();
+        // A last line without an end was being written when the process was killed: it did not happen.
+        for line in lines.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            take(&memory, serde_json::from_str(line).unwrap()).await;
+        }
+        let mut log = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        if !lines.is_empty() && !lines.ends_with('\n') {
+            log.set_len(lines.rfind('\n').map_or(0, |end| end + 1) as u64).unwrap();
+            log.flush().unwrap();
+        }
+        Self { memory, log: Mutex::new(log), reach }
+    }
+
+    fn reach(&self, when: &str, id: ClaimId) {
+        let what = if matches!(id.what, What::Once(_)) { "effect" } else { "round" };
+        (self.reach)(&format!("{when} {what}"));
+    }
+}
+
+async fn take(memory: &MemoryLedger, line: Line) {
+    let what = match line.what {
+        SavedWhat::Round(number) => What::Round(number),
+        SavedWhat::Once(digest) => What::Once(digest),
+    };
+    let id = ClaimId { flow: line.flow, what };
+    let orphan = |dies| if dies { Orphan::Dead } else { Orphan::Free };
+    match line.step {
+        Step::Admit { now, until } => memory.admit(id, Keep { now, until }).await.unwrap(),
+        Step::Claim { answers, now, until, lease, dies } => {
+            let bid = Bid { answers, keep: Keep { now, until }, lease, orphan: orphan(dies) };
+            drop(memory.claim(id, bid).await.unwrap());
+        }
+        Step::Renew { fence, lease_until } => drop(memory.renew(id, fence, lease_until).await.unwrap()),
+        Step::Settle { fence, reply } => drop(memory.settle(id, fence, reply).await.unwrap()),
+        Step::Release { fence, dies } => drop(memory.release(id, fence, orphan(dies), false).await.unwrap()),
+    }
+}
+
+fn append(log: &mut File, id: ClaimId, step: Step) -> Result<(), LedgerError> {
+    let what = match id.what {
+        What::Round(number) => SavedWhat::Round(number),
+        What::Once(digest) => SavedWhat::Once(digest),
+        other => panic!("a claim of another kind: {other:?}"),
+    };
+    let line = serde_json::to_string(&Line { flow: id.flow, what, step }).unwrap();
+    writeln!(log, "{line}").map_err(|error| LedgerError::Unavailable(error.into()))
+}
+
+impl Ledger for FileLedger {
+    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            let mut log = self.log.lock().await;
+            self.memory.admit(id, keep).await?;
+            append(&mut log, id, Step::Admit { now: keep.now, until: keep.until })
+        })
+    }
+
+    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        Box::pin(async move {
+            let mut log = self.log.lock().await;
+            let Bid { answers, keep: Keep { now, until }, lease, orphan } = bid;
+            let claimed = self.memory.claim(id, bid).await?;
+            append(&mut log, id, Step::Claim { answers, now, until, lease, dies: orphan == Orphan::Dead })?;
+            if matches!(claimed, Claimed::Fresh(_)) {
+                self.reach("claimed", id);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let mut log = self.log.lock().await;
+            append(&mut log, id, Step::Renew { fence, lease_until })?;
+            self.memory.renew(id, fence, lease_until).await
+        })
+    }
+
+    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let mut log = self.log.lock().await;
+            self.reach("settling", id);
+            append(&mut log, id, Step::Settle { fence, reply: reply.clone() })?;
+            let settled = self.memory.settle(id, fence, reply).await;
+            self.reach("settled", id);
+            settled
+        })
+    }
+
+    fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: Orphan,
+        unless_awaited: bool,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let mut log = self.log.lock().await;
+            let kept = self.memory.release(id, fence, orphan, unless_awaited).await?;
+            if !kept {
+                append(&mut log, id, Step::Release { fence, dies: orphan == Orphan::Dead })?;
+            }
+            Ok(kept)
+        })
+    }
+}
+
+#[tokio::test]
+async fn it_passes_the_suite_and_remembers_after_a_restart() {
+    let directory = super::directory("ledger");
+    let path = directory.join("suite");
+    let open = || FileLedger::open(&path, |_| ());
+    // The checks share no flow, so each opens the file that those before it have written.
+    rounds::ledger::suite::run(open).await;
+
+    let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
+    let answers: Digest = serde_json::from_value(serde_json::json!([7; 32].to_vec())).unwrap();
+    let at = Timestamp::from_millis;
+    let keep = Keep { now: at(1), until: at(u64::MAX) };
+    let bid = Bid { answers, keep, lease: Duration::from_millis(200), orphan: Orphan::Free };
+    assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Fresh(1))));
+    assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Running(_))));
+    assert!(open().await.settle(id, 1, Some(b"the reply".to_vec())).await.unwrap());
+    assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
+    std::fs::remove_dir_all(directory).unwrap();
+}

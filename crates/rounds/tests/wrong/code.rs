@@ -1,0 +1,135 @@
+//! Handlers as a newcomer may write them, which do not compile. `tests/wrong/main.rs` compiles one at a time, by the `cfg`
+//! of its name, and looks at what the compiler says. Without one there is nothing here.
+
+#![allow(unexpected_cfgs, unused)]
+
+use rmcp::{
+    ServerHandler,
+    handler::server::{router::tool::ToolRouter, wrapper::Parameters},
+    schemars,
+};
+use rounds::{Ask, Durable, FlowError, durable};
+use serde::Deserialize;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Trip {
+    to: String,
+}
+
+struct Shop {
+    prices: Vec<u32>,
+}
+
+impl Shop {
+    async fn price(&self) -> u32 {
+        1
+    }
+}
+
+#[cfg(wrong = "self")]
+mod wrong {
+    use super::*;
+
+    impl Shop {
+        async fn book(&self, flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+            Ok(String::new())
+        }
+    }
+
+    fn router() -> ToolRouter<Shop> {
+        ToolRouter::new().with_route(durable("book", "Book a trip", Shop::book))
+    }
+}
+
+#[cfg(wrong = "method")]
+mod wrong {
+    use rmcp::{tool, tool_router};
+
+    use super::*;
+
+    #[tool_router]
+    impl Shop {
+        #[tool(description = "Book a trip")]
+        async fn book(&self, Parameters(trip): Parameters<Trip>, flow: Durable<Shop>) -> Result<String, FlowError> {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    fn method() {
+        Shop::tool_router();
+    }
+}
+
+#[cfg(wrong = "captures")]
+mod wrong {
+    use super::*;
+
+    fn router(currency: &'static str) -> ToolRouter<Shop> {
+        let book = move |_flow: Durable<Shop>, _trip: Trip| async move { Ok::<_, FlowError>(currency.to_owned()) };
+        ToolRouter::new().with_route(durable("book", "Book a trip", book))
+    }
+
+    #[test]
+    fn captures() {
+        router("EUR");
+    }
+}
+
+#[cfg(wrong = "outside")]
+mod wrong {
+    use super::*;
+
+    async fn book(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+        let price = flow.server.price().await;
+        Ok(price.to_string())
+    }
+}
+
+#[cfg(wrong = "form")]
+mod wrong {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Seat {
+        row: u8,
+    }
+
+    async fn book(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+        let seat: Seat = flow.form("Which seat?").await?;
+        Ok(seat.row.to_string())
+    }
+}
+
+#[cfg(wrong = "arguments")]
+mod wrong {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Bare {
+        to: String,
+    }
+
+    async fn book(flow: Durable<Shop>, trip: Bare) -> Result<String, FlowError> {
+        Ok(trip.to)
+    }
+
+    fn router() -> ToolRouter<Shop> {
+        ToolRouter::new().with_route(durable("book", "Book a trip", book))
+    }
+}
+
+#[cfg(wrong = "not_send")]
+mod wrong {
+    use super::*;
+
+    async fn book(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+        let shared = std::rc::Rc::new(trip.to);
+        let sure = flow.confirm("Sure?").await?;
+        Ok(format!("{shared} {sure}"))
+    }
+
+    fn router() -> ToolRouter<Shop> {
+        ToolRouter::new().with_route(durable("book", "Book a trip", book))
+    }
+}

@@ -1,0 +1,43 @@
+//! What the compiler says to handlers that are wrong: a sentence that tells a newcomer what to write.
+//!
+//! Each case of `code.rs` is compiled as a target of this package, so that every dependency is there already and a case takes
+//! about a second. Only the sentences that are ours, or that everything hangs on, are looked at: the rest differs from one
+//! compiler to the next.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use std::{path::Path, process::Command};
+
+/// What the compiler says to one of the cases.
+fn said(case: &str) -> String {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--quiet", "--offline", "--profile", "test", "--test", "wrong-code"]);
+    // As this test was built, so that the library is there.
+    cargo.args(cfg!(feature = "otel").then_some("--all-features"));
+    cargo.args(["--", "--cfg", &format!("wrong=\"{case}\"")]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", target);
+    let output = cargo.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "`{case}` compiles");
+    said
+}
+
+#[test]
+fn a_wrong_handler_is_told_what_to_write_instead() {
+    for (case, sentences) in [
+        ("self", &["expected to take 2 arguments, but it takes 3", "F: Fn(Durable<S>, P) -> Fut"][..]),
+        ("method", &["a durable handler is a function without `&self`", "and `router.with_route(durable("]),
+        ("captures", &["a durable handler cannot capture anything: reach the server inside of `once`"]),
+        ("outside", &["field `server` of struct `rounds::Durable` is private"]),
+        ("form", &["`Seat` cannot be asked for with a form", "derive `serde::Deserialize` and `schemars::JsonSchema`"]),
+        ("arguments", &["`JsonSchema` is not implemented for `Bare`"]),
+        ("not_send", &["future returned by `book` is not `Send`", "has type `Rc<std::string::String>`"]),
+    ] {
+        let said = said(case);
+        for sentence in sentences {
+            assert!(said.contains(sentence), "to `{case}` the compiler did not say \"{sentence}\", but:\n{said}");
+        }
+        assert!(said.lines().count() < 50, "to `{case}` the compiler says a page:\n{said}");
+    }
+}
