@@ -593,7 +593,12 @@ mod tests {
     #[test]
     fn a_change_is_there_for_flows_that_recorded_it_and_for_those_that_come_to_it_live() {
         let meets = |entries| journal(entries).begin().unwrap().meets(&patched("a"));
-        assert_eq!(meets(vec![]), None);
+        assert_eq!(Journal::empty(&Limits::default()).begin().unwrap().meets(&patched("a")), None);
+        assert_eq!(
+            meets(vec![]),
+            Some(false),
+            "a checkpoint that this leg comes back from was passed before the change"
+        );
         assert_eq!(meets(vec![patched("a")]), Some(true));
         assert_eq!(meets(vec![patched("b")]), Some(false));
         let old = journal(vec![once("charge")]);
