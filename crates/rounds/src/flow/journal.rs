@@ -223,7 +223,7 @@ impl Journal {
         self.state().fault.get_or_insert(fault).clone().into()
     }
 
-    /// The handler has come to its end, which has to be the journal's as well.
+    /// The handler has come to a good end, which has to be the journal's as well.
     pub(crate) fn end(&self) {
         let state = self.state();
         if let Some(entry) = state.entries.get(state.at) {

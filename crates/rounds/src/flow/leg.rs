@@ -87,7 +87,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     driver.end();
     let journal = view.frame.journal.get();
-    if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+    if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
         journal.end();
     }
     Rehearsed { fault: journal.and_then(Journal::fault), step }
@@ -455,7 +455,7 @@ impl<'a> Leg<'a> {
             Ran::Overtaken => return Err(overtaken()),
         };
         let journal = view.and_then(|view| view.frame.journal.get());
-        if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+        if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
             journal.end();
         }
         if let Some(fault) = journal.and_then(Journal::fault) {
