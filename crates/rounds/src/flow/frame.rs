@@ -36,6 +36,7 @@ use crate::{
     rounds::Core,
     seal::{
         Digest, FlowId,
+        digest::Fingerprint,
         envelope::{Kind, Method, Span},
     },
 };
@@ -56,7 +57,7 @@ pub(crate) struct Frame {
     /// Whether nobody may be asked, as nobody is signed in.
     asks_nobody: bool,
     /// What a durable handler has been through. A frame with one is not kept between legs.
-    pub(crate) journal: OnceLock<Journal>,
+    pub(crate) journal: OnceLock<Box<Journal>>,
     state: Mutex<State>,
 }
 
@@ -82,7 +83,7 @@ struct State {
     /// is here as long as the handler.
     awaited: Option<u32>,
     /// A leg that came for the driver to take up.
-    inbox: Option<Resumption>,
+    inbox: Option<Box<Resumption>>,
     aborted: bool,
     /// The handler is over: nobody is there to be asked.
     ended: bool,
@@ -120,7 +121,7 @@ pub(crate) struct Question {
     /// What is sent; nothing for a checkpoint, which only comes back.
     pub(crate) request: Option<InputRequest>,
     /// By what a durable handler knows it again.
-    pub(crate) digest: Option<Digest>,
+    pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: String,
     /// How long this question may wait, if not as long as any.
     pub(crate) within: Option<Duration>,
@@ -148,7 +149,7 @@ pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
     /// By what a durable handler knows its questions again.
-    pub(crate) digests: Vec<(String, Digest)>,
+    pub(crate) digests: Vec<(String, Fingerprint)>,
     /// How long the round lives: as long as any, or as its most patient question.
     pub(crate) lifetime: Duration,
     /// How long the client should take: as long as the least patient.
@@ -218,6 +219,8 @@ impl Frame {
         }
         let (answer, answered) = oneshot::channel();
         let id = state.number();
+        // Most handlers have one question open, and wait with it for long.
+        state.open.reserve_exact(1);
         state.open.push(Open { id, question, asked: false, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
@@ -248,7 +251,7 @@ impl Frame {
         if state.closed || state.awaited.take_if(|round| *round == resumption.round).is_none() {
             return false;
         }
-        state.inbox = Some(resumption);
+        state.inbox = Some(Box::new(resumption));
         wake(state);
         true
     }

@@ -79,7 +79,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
 ) -> Rehearsed {
     let leg = Leg::new(core, &request, &context);
     let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &request, &context);
-    let _ = view.frame.journal.set(Journal::dry(pages, &core.limits));
+    let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut context);
     let handler = handler.clone();
     let called = Box::pin(async move { request.call(&*handler, context).await.map(Into::into) });
@@ -87,10 +87,10 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     driver.end();
     let journal = view.frame.journal.get();
-    if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+    if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
         journal.end();
     }
-    Rehearsed { fault: journal.and_then(Journal::fault), step }
+    Rehearsed { fault: journal.and_then(|journal| journal.fault()), step }
 }
 
 /// What a handler came to that was only shown its past.
@@ -248,7 +248,7 @@ impl<'a> Leg<'a> {
                 let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
                 // A frame is made for this leg, so nobody has set it before.
-                let _ = view.frame.journal.set(journal);
+                let _ = view.frame.journal.set(Box::new(journal));
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
             Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
@@ -449,10 +449,10 @@ impl<'a> Leg<'a> {
             Ran::Overtaken => return Err(overtaken()),
         };
         let journal = frame.journal.get();
-        if let (Some(journal), Step::Ended(Ending::Returned(_))) = (journal, &step) {
+        if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
             journal.end();
         }
-        if let Some(fault) = journal.and_then(Journal::fault) {
+        if let Some(fault) = journal.and_then(|journal| journal.fault()) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));
             }

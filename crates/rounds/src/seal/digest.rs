@@ -32,9 +32,11 @@ impl Digest {
         Self::of_parts("principal", name.as_bytes())
     }
 
-    /// Of a question, by which it is known again.
-    pub(crate) fn of_question(request: &InputRequest) -> Self {
-        Self::of_json("question", request)
+    /// The first half, for what only has to be known again: it travels in every token of a durable flow.
+    fn half(self) -> Fingerprint {
+        let mut half = Fingerprint::default();
+        half.copy_from_slice(&self.0[..size_of::<Fingerprint>()]);
+        half
     }
 
     /// Of the name of an effect.
@@ -69,6 +71,14 @@ impl Digest {
             .chain_update(content);
         Self(digest.finalize().into())
     }
+}
+
+/// By what a question is known again.
+pub(crate) type Fingerprint = [u8; 16];
+
+/// The fingerprint of a question.
+pub(crate) fn of_question(request: &InputRequest) -> Fingerprint {
+    Digest::of_json("question", request).half()
 }
 
 impl fmt::Debug for Digest {

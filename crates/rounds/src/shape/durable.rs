@@ -32,6 +32,7 @@ use crate::{
     gate::{Era, required},
     seal::{
         Digest, FlowId,
+        digest::of_question,
         envelope::{Kind, Settled},
     },
 };
@@ -55,7 +56,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         let view = View::take(context, "Durable")?;
         let server =
             find::<S>(view.server.clone()).ok_or(FlowError::ServerNotFound { wanted: std::any::type_name::<S>() })?;
-        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits));
+        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into());
         Ok(Self { ask: Ask::of(&view), view, server })
     }
 
@@ -219,7 +220,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     fn journal(&self) -> &Journal {
         let frame = &self.view.frame;
-        frame.journal.get_or_init(|| Journal::empty(&frame.core.limits))
+        frame.journal.get_or_init(|| Journal::empty(&frame.core.limits).into())
     }
 }
 
@@ -383,7 +384,7 @@ impl<T: Send + 'static> Asking<T> {
         let key = key.unwrap_or_else(default_key);
         // Without the flow's name: a journal belongs to its flow anyhow, and a saved one can be replayed in another.
         let plain = request(message.clone(), &key, &key)?;
-        let digest = Digest::of_question(&plain);
+        let digest = of_question(&plain);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
             Some(otherwise) => otherwise.instead(&ask, read, &key, message.clone()).map(Answer::Accepted),

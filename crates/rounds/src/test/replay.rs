@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{CallToolRequestParams, CallToolResponse},
+    model::{CallToolRequestParams, CallToolResponse, ErrorCode},
     service::RequestContext,
 };
 use serde_json::Value;
@@ -97,11 +97,10 @@ pub enum Replayed {
 ///
 /// # Panics
 ///
-/// When the journal cannot be read, when the handler panics or breaks another rule of [`Durable`](crate::Durable), and when
-/// the tool is not a durable one.
+/// When the journal cannot be read, or a value in it is not of the type that the handler wants by now, when the arguments do
+/// not fit, and when the handler panics or breaks a rule of [`Durable`](crate::Durable).
 pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments: Value, journal: &str) -> Replayed {
     let pages = Pages::from_json(journal).unwrap_or_else(|error| panic!("this is no saved journal: {error}"));
-    let recorded = !pages.entries.is_empty();
     let (handler, core) = server.parts();
     let rehearsed = Arc::new(Mutex::new(None));
     let rehearsal = Rehearsal {
@@ -119,7 +118,7 @@ pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments:
         (Some(Fault::Live { effect }), _) => Replayed::Live { effect },
         (Some(fault), _) => panic!("{}", crate::FlowError::from(fault)),
         (None, Step::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
-        (None, Step::Ended(Ending::Returned(Err(error)))) if recorded && error.code.0 == -32602 => {
+        (None, Step::Ended(Ending::Returned(Err(error)))) if error.code == ErrorCode::INVALID_PARAMS => {
             panic!("`{tool}` could not read the call or its journal: {}", error.message)
         }
         (None, Step::Ended(Ending::Returned(_))) => Replayed::Ended,

@@ -204,3 +204,28 @@ async fn a_handler_that_ends_before_its_journal_does_is_refused() {
     sure.send(&new).await.frozen();
     assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
 }
+
+version!(retyped, |flow| {
+    let quote: String = flow.once("quote", async |_airline, _key| String::new()).await?;
+    let seat: String = flow.form("Which seat?").key("seat").await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{quote} {seat} {sure}"))
+});
+
+#[tokio::test]
+async fn a_value_that_has_another_type_now_is_refused_and_a_rollback_goes_on() {
+    let fleet = Fleet::new();
+    let sure = under_way(&fleet).await;
+    sure.send(&fleet.instance(durable("book", "", retyped)).await).await.frozen();
+    assert_eq!(fleet.events.refusals(), [Refusal::HandlerState]);
+    let old = fleet.instance(durable("book", "", one)).await;
+    assert_eq!(sure.send(&old).await.text(), "0 4C true");
+}
+
+#[tokio::test]
+#[should_panic(expected = "could not read the call or its journal")]
+async fn a_replay_tells_of_a_value_that_has_another_type_now() {
+    let fleet = Fleet::new();
+    let saved = saved(&fleet).await;
+    replay(&fleet.server(durable("book", "", retyped)), "book", json!({"to": "Rome"}), &saved).await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rounds::{Durable, FlowError, Rounds, durable, test::Client};
+use rounds::{Durable, FlowError, Refusal, Rounds, durable, test::Client};
 use serde_json::json;
 
 use super::{Airline, Fleet, Trip};
@@ -115,4 +115,32 @@ async fn in_a_server_that_nobody_wrapped_it_says_what_to_write() {
     let client = Client::modern(bare).await;
     let message = client.call("book", json!({"to": "Rome"})).await.error()["message"].clone();
     assert!(message.as_str().unwrap().starts_with("`Durable` needs the server to be wrapped"), "{message}");
+}
+
+#[tokio::test]
+async fn a_failure_that_decides_the_way_is_a_value_and_one_that_is_looked_away_from_diverges() {
+    async fn looks_away(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        let charged = flow.try_once("charge", async |_, _| Err::<(), _>(FlowError::failed("the bank is closed"))).await;
+        let waits = charged.is_err() && flow.confirm("Wait for the bank?").await?;
+        flow.once("note", async |airline, _| airline.world.have("note")).await?;
+        flow.confirm("Sure?").await?;
+        Ok(format!("{waits}"))
+    }
+    async fn looks(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        let charged: Result<(), String> =
+            flow.once("charge", async |_, _| Err("the bank is closed".to_owned())).await?;
+        let waits = charged.is_err() && flow.confirm("Wait for the bank?").await?;
+        flow.once("note", async |airline, _| airline.world.have("note")).await?;
+        flow.confirm("Sure?").await?;
+        Ok(format!("{waits}"))
+    }
+    let fleet = Fleet::new();
+    let yes = || json!({"confirm": true});
+    let client = fleet.instance(durable("book", "", looks_away)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked().accept("confirm", yes()).send(&client).await;
+    asked.asked().accept("confirm", yes()).send(&client).await.frozen();
+    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
+    let client = fleet.instance(durable("book", "", looks)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked().accept("confirm", yes()).send(&client).await;
+    assert_eq!(asked.asked().accept("confirm", yes()).send(&client).await.text(), "true");
 }
