@@ -116,31 +116,38 @@ exchange!(CallToolRequestParams, CallToolResponse, Method::Tool, call_tool, name
 exchange!(GetPromptRequestParams, GetPromptResponse, Method::Prompt, get_prompt, name, |this| this.arguments.as_ref());
 exchange!(ReadResourceRequestParams, ReadResourceResponse, Method::Resource, read_resource, uri, |_this| None);
 
+/// What every response has in common, written once: it is complete, or it asks.
+macro_rules! outcomes {
+    ($complete:ident $(, $other:ident)*) => {
+        type Complete = $complete;
+
+        fn from_result(result: ServerResult) -> Option<Self> {
+            match result {
+                ServerResult::$complete(result) => Some(result.into()),
+                ServerResult::InputRequiredResult(result) => Some(result.into()),
+                $(ServerResult::$other(result) => Some(result.into()),)*
+                _ => None,
+            }
+        }
+
+        fn into_asks(self) -> Result<InputRequiredResult, Self> {
+            match self {
+                Self::InputRequired(asks) => Ok(asks),
+                other => Err(other),
+            }
+        }
+
+        fn asks(&self) -> Option<&InputRequiredResult> {
+            match self {
+                Self::InputRequired(asks) => Some(asks),
+                _ => None,
+            }
+        }
+    };
+}
+
 impl Response for CallToolResponse {
-    type Complete = CallToolResult;
-
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::CallToolResult(result) => Some(result.into()),
-            ServerResult::InputRequiredResult(result) => Some(result.into()),
-            ServerResult::CreateTaskResult(result) => Some(result.into()),
-            _ => None,
-        }
-    }
-
-    fn into_asks(self) -> Result<InputRequiredResult, Self> {
-        match self {
-            Self::InputRequired(asks) => Ok(asks),
-            other => Err(other),
-        }
-    }
-
-    fn asks(&self) -> Option<&InputRequiredResult> {
-        match self {
-            Self::InputRequired(asks) => Some(asks),
-            _ => None,
-        }
-    }
+    outcomes!(CallToolResult, CreateTaskResult);
 
     fn outcome(&self) -> Outcome {
         match self {
@@ -160,55 +167,11 @@ impl Response for CallToolResponse {
 }
 
 impl Response for GetPromptResponse {
-    type Complete = GetPromptResult;
-
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::GetPromptResult(result) => Some(result.into()),
-            ServerResult::InputRequiredResult(result) => Some(result.into()),
-            _ => None,
-        }
-    }
-
-    fn into_asks(self) -> Result<InputRequiredResult, Self> {
-        match self {
-            Self::InputRequired(asks) => Ok(asks),
-            other => Err(other),
-        }
-    }
-
-    fn asks(&self) -> Option<&InputRequiredResult> {
-        match self {
-            Self::InputRequired(asks) => Some(asks),
-            _ => None,
-        }
-    }
+    outcomes!(GetPromptResult);
 }
 
 impl Response for ReadResourceResponse {
-    type Complete = ReadResourceResult;
-
-    fn from_result(result: ServerResult) -> Option<Self> {
-        match result {
-            ServerResult::ReadResourceResult(result) => Some(result.into()),
-            ServerResult::InputRequiredResult(result) => Some(result.into()),
-            _ => None,
-        }
-    }
-
-    fn into_asks(self) -> Result<InputRequiredResult, Self> {
-        match self {
-            Self::InputRequired(asks) => Ok(asks),
-            other => Err(other),
-        }
-    }
-
-    fn asks(&self) -> Option<&InputRequiredResult> {
-        match self {
-            Self::InputRequired(asks) => Some(asks),
-            _ => None,
-        }
-    }
+    outcomes!(ReadResourceResult);
 
     fn forbid_caching(&mut self) {
         if let Self::Complete(result) = self {
