@@ -653,7 +653,10 @@ mod tests {
         let value = |bytes: usize| Entry::Once { name: "x".to_owned(), value: "7".repeat(bytes) };
         let journal = journal(vec![]);
         let operation = journal.begin().unwrap();
-        assert!(matches!(operation.record(value(16 * 1024)), Err(FlowError::EntryTooLarge { limit: 16_384, .. })));
+        let json = "7".repeat(16 * 1024);
+        let answer = Settled::Accepted { kind: Kind::Form, json };
+        let answer = Entry::Answer { key: "x".to_owned(), question: digest("X?"), answer };
+        assert!(matches!(operation.record(answer), Err(FlowError::EntryTooLarge { limit: 16_384, .. })));
         operation.record(value(15 * 1024)).unwrap();
         operation.record(value(15 * 1024)).unwrap();
         operation.reserve_effect("charge").unwrap();
