@@ -59,6 +59,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// How many bytes fit into a token, of which base64 makes four characters of three bytes.
+    pub(crate) fn room(&self) -> usize {
+        self.token_bytes / 4 * 3
+    }
+
     /// Sets how many rounds a flow may have.
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;

@@ -520,7 +520,7 @@ impl Driver {
         if !self.in_flight || self.handler.is_none() {
             return Looked::Nothing;
         }
-        let State { open, peer, .. } = &mut *state;
+        let State { open, peer, effects, .. } = &mut *state;
         let permitted = |open: &Open| match self.frame.asks_nobody {
             true => Err(FlowError::NoPrincipal),
             false => open.question.request.as_ref().map_or(Ok(()), |request| peer.permits(open.question.kind, request)),
@@ -530,17 +530,16 @@ impl Driver {
             self.answer(id, Err(refused));
             return Looked::Again;
         }
+        if open.is_empty() && *effects == 0 && self.frame.journal.get().is_some() {
+            drop(state);
+            return self.stray();
+        }
         match peer.era {
             Era::Legacy => {
-                let strays = open.is_empty() && state.effects == 0 && self.frame.journal.get().is_some();
                 drop(state);
-                if strays { self.stray() } else { self.push() }
+                self.push()
             }
-            _ if open.is_empty() => {
-                let strays = state.effects == 0 && self.frame.journal.get().is_some();
-                drop(state);
-                if strays { self.stray() } else { Looked::Nothing }
-            }
+            _ if open.is_empty() => Looked::Nothing,
             _ => {
                 let number = self.round + 1;
                 let default = self.frame.core.round_lifetime;

@@ -12,6 +12,7 @@ use std::{
 use rmcp::model::InputResponses;
 use serde::{Deserialize, Serialize};
 
+use super::frame::{Ending, Step};
 use crate::{
     answer::Received,
     clock::Timestamp,
@@ -188,8 +189,7 @@ impl Journal {
             state: Mutex::new(state),
             limit: limits.onces,
             entry_bytes: limits.once_bytes,
-            // Base64 makes four characters of three bytes.
-            bytes: limits.token_bytes / 4 * 3,
+            bytes: limits.room(),
             dry: false,
         }
     }
@@ -215,7 +215,7 @@ impl Journal {
     }
 
     /// What ends the flow, if something does.
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    fn fault(&self) -> Option<Fault> {
         self.state().fault.clone()
     }
 
@@ -223,8 +223,16 @@ impl Journal {
         self.state().fault.get_or_insert(fault).clone().into()
     }
 
+    /// What ends the flow, if something does, now that the handler has come this far.
+    pub(crate) fn fault_at(&self, step: &Step) -> Option<Fault> {
+        if matches!(step, Step::Ended(Ending::Returned(Ok(_)))) {
+            self.end();
+        }
+        self.fault()
+    }
+
     /// The handler has come to a good end, which has to be the journal's as well.
-    pub(crate) fn end(&self) {
+    fn end(&self) {
         let state = self.state();
         if let Some(entry) = state.entries.get(state.at) {
             let (position, recorded) = (state.at, entry.to_string());

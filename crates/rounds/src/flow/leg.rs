@@ -86,11 +86,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let mut driver = Driver::new(view.frame.clone(), 0, called);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     driver.end();
-    let journal = view.frame.journal.get();
-    if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
-        journal.end();
-    }
-    Rehearsed { fault: journal.and_then(|journal| journal.fault()), step }
+    Rehearsed { fault: view.frame.journal.get().and_then(|journal| journal.fault_at(&step)), step }
 }
 
 /// What a handler came to that was only shown its past.
@@ -449,10 +445,7 @@ impl<'a> Leg<'a> {
             Ran::Overtaken => return Err(overtaken()),
         };
         let journal = frame.journal.get();
-        if let (Some(journal), Step::Ended(Ending::Returned(Ok(_)))) = (journal, &step) {
-            journal.end();
-        }
-        if let Some(fault) = journal.and_then(|journal| journal.fault()) {
+        if let Some(fault) = journal.and_then(|journal| journal.fault_at(&step)) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));
             }

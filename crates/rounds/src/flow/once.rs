@@ -63,7 +63,26 @@ impl View {
         }
         // From here on: a durable handler that waits for the ledger waits for its effect.
         let under_way = self.frame.begin_effect();
-        let fence = match self.claim_once(name).await? {
+        let outcome = self.have(name, effect).await;
+        drop(under_way);
+        if self.frame.is_cancelled() {
+            // The leg is gone: the effect was to come to its end, and nothing after it is to begin.
+            std::future::pending::<()>().await;
+        }
+        outcome
+    }
+
+    /// Has the effect, or takes what another leg has had of it.
+    async fn have<T, E>(&self, name: &str, effect: impl AsyncFnOnce() -> Result<T, E>) -> Result<T, FlowError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<FlowError>,
+    {
+        // What did not happen may be tried again under the same name.
+        let failed = || {
+            self.frame.onces.known().used.remove(name);
+        };
+        let fence = match self.claim_once(name).await.inspect_err(|_| failed())? {
             Turn::Run(fence) => fence,
             Turn::Value(value) => {
                 self.frame.onces.known().values.insert(name.to_owned(), value.clone());
@@ -71,22 +90,14 @@ impl View {
             }
         };
         let mut claim = Release { view: self, name, fence };
-        let outcome = claim.renewed(effect()).await;
-        let outcome = match outcome {
+        match claim.renewed(effect()).await {
             Ok(value) => claim.settle(&value).await.map(|()| value),
             Err(error) => {
                 claim.give_back().await;
-                self.frame.onces.known().used.remove(name);
+                failed();
                 Err(error.into())
             }
-        };
-        drop(claim);
-        drop(under_way);
-        if self.frame.is_cancelled() {
-            // The leg is gone: the effect was to come to its end, and nothing after it is to begin.
-            std::future::pending::<()>().await;
         }
-        outcome
     }
 
     /// A value that is known already. Otherwise the name is taken, and there is room for its value.
@@ -100,8 +111,7 @@ impl View {
             if known.values.len() >= limits.onces {
                 return Err(FlowError::TooManyOnces { limit: limits.onces });
             }
-            // Base64 makes four characters of three bytes.
-            let room = limits.token_bytes / 4 * 3;
+            let room = limits.room();
             let kept = known.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
             let bytes = kept + name.len() + limits.once_bytes;
             if bytes > room {

@@ -361,3 +361,66 @@ async fn a_value_of_another_type_is_a_state_that_cannot_be_read() {
     assert_eq!(new.events.refusals(), [Refusal::HandlerState]);
     assert_eq!(accepted.send(&old.client).await.text(), "number 1", "after a rollback it goes on");
 }
+
+#[tokio::test]
+async fn a_ledger_that_is_away_leaves_the_name_to_another_try_in_the_same_run() {
+    let ledger = Faulty::new();
+    let away = ledger.clone();
+    let stage = Stage::with(
+        Desk::new(move |turn| {
+            let away = away.clone();
+            async move {
+                let round = turn.round()?;
+                if let Given::Missing = round.given::<Value>("size") {
+                    return ask(&round, "size");
+                }
+                away.is_away_at(Step::Claim);
+                let failed = round.once("charge", async || turn.effects.have()).await;
+                assert!(matches!(failed, Err(FlowError::Retry(_))), "{failed:?}");
+                away.is_back();
+                Reply::text(format!("charge {}", round.once("charge", async || turn.effects.have()).await?))
+            }
+        }),
+        |builder| builder.ledger(ledger.clone()),
+    )
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    assert_eq!(accepted.send(&stage.client).await.text(), "charge 0");
+}
+
+#[tokio::test]
+async fn a_cancelled_leg_that_waited_for_the_effect_of_another_does_not_go_on_with_its_value() {
+    let (gate, after) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let (waits, counted) = (gate.clone(), after.clone());
+    let stage = Stage::of(Desk::new(move |turn| {
+        let (waits, after) = (waits.clone(), counted.clone());
+        async move {
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let effect = async || {
+                waits.pass().await;
+                turn.effects.have()
+            };
+            let number = round.once("charge", effect).await?;
+            after.fetch_add(1, Ordering::SeqCst);
+            Reply::text(format!("charge {number}"))
+        }
+    }))
+    .await;
+    let cancelled = |station: &Station| matches!(station, Station::Ended(rounds::observe::Outcome::Cancelled));
+    let accepted = stage.order().await.accept("size", small());
+    let first = accepted.start(&stage.client).await;
+    gate.reached().await;
+    first.cancel().await;
+    stage.events.until(1, cancelled).await;
+    let second = accepted.start(&stage.client).await;
+    stage.events.until(3, |station| *station == Station::Started).await;
+    second.cancel().await;
+    stage.events.until(2, cancelled).await;
+    gate.open();
+    stage.events.until(1, |station| matches!(station, Station::Effect { .. })).await;
+    assert_eq!(accepted.send(&stage.client).await.text(), "charge 0");
+    assert_eq!((stage.effects.count(), after.load(Ordering::SeqCst)), (1, 1), "only the leg that was answered went on");
+}
