@@ -122,6 +122,7 @@ pub mod test;
 #[cfg(feature = "server")]
 pub use self::{
     clock::{BoxFuture, Clock, SystemClock, Timestamp},
+    era::by_era::by_era,
     error::FlowError,
     form::{FormType, Problem, Unaskable},
     gate::Era,
@@ -133,7 +134,11 @@ pub use self::{
         Digest, FlowId, Inspected, KeyError, KeyRing,
         envelope::{Kind, Method},
     },
-    shape::{Answer, Ask, Asking, Asks, Durable, Given, PromptResponse, Round, Together, durable, durable_prompt},
+    shape::{
+        Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
+        PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, durable,
+        durable_prompt,
+    },
 };
 
 /// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     fmt,
     sync::{
         Arc, PoisonError, RwLock,
@@ -78,6 +79,7 @@ impl<H: ServerHandler> Rounds<H> {
             clock: Arc::new(SystemClock),
             ledger: None,
             legacy: Legacy::default(),
+            legacy_for: HashMap::new(),
             observers: vec![Box::new(Tracing)],
             announce_expiry: true,
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
@@ -144,6 +146,30 @@ pub enum Legacy {
     /// asks anyway fails with a tool error in plain words.
     #[default]
     Degrade,
+    /// The handler is written for the modern era alone, and the server does the rest: its questions are asked over the live
+    /// connection, and it is called again with the answers, as often as it asks. Between the calls its state stays here. A
+    /// connection without a way back gives [`FlowError::NoBackChannel`] at once.
+    Push {
+        /// How often the handler may ask.
+        max_rounds: u32,
+        /// How long one question may wait for its answer.
+        timeout: Duration,
+    },
+}
+
+impl Legacy {
+    /// [`Push`](Self::Push), for up to eight rounds of ten minutes each.
+    pub const fn push() -> Self {
+        Self::Push { max_rounds: 8, timeout: Duration::from_secs(10 * 60) }
+    }
+
+    /// For how many rounds, of what length, if it pushes at all.
+    pub(crate) const fn pushes(self) -> Option<(u32, Duration)> {
+        match self {
+            Self::Degrade => None,
+            Self::Push { max_rounds, timeout } => Some((max_rounds, timeout)),
+        }
+    }
 }
 
 /// Configures a [`Rounds`]. Made by [`Rounds::builder`].
@@ -158,6 +184,7 @@ pub struct RoundsBuilder<H> {
     clock: Arc<dyn Clock>,
     ledger: Option<Arc<dyn Ledger>>,
     legacy: Legacy,
+    legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     announce_expiry: bool,
     entropy: Entropy,
@@ -213,10 +240,16 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Says what to do when a [`Round`](crate::Round) asks a client of the legacy era. An [`Ask`](crate::Ask) is not concerned:
-    /// it asks over the live connection.
+    /// Says what to do when a [`Round`](crate::Round) or [`Steps`](crate::Steps) ask a client of the legacy era. The other ways to
+    /// ask are not concerned: they ask over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
         self.legacy = legacy;
+        self
+    }
+
+    /// The same for one tool, prompt or resource, in place of what holds for all.
+    pub fn legacy_for(mut self, target: impl Into<String>, legacy: Legacy) -> Self {
+        self.legacy_for.insert(target.into(), legacy);
         self
     }
 
@@ -247,7 +280,6 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     ///
     /// [`BuildError`] when the parts do not fit together; its message says what to do.
     pub fn build(self) -> Result<Rounds<H>, BuildError> {
-        let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let positive = [
             ("round lifetime", !self.round_lifetime.is_zero()),
             ("flow deadline", !self.flow_deadline.is_zero()),
@@ -255,11 +287,19 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             ("limit of asks", self.limits.asks > 0),
             ("limit of token bytes", self.limits.token_bytes > 0),
             ("lease", !self.limits.lease.is_zero()),
+            (
+                "limit of pushed rounds",
+                self.legacies().all(|legacy| legacy.pushes().is_none_or(|(rounds, _)| rounds > 0)),
+            ),
+            (
+                "timeout of a push",
+                self.legacies().all(|legacy| legacy.pushes().is_none_or(|(_, time)| !time.is_zero())),
+            ),
         ];
         if let Some((what, _)) = positive.into_iter().find(|(_, positive)| !positive) {
             return Err(BuildError::Zero { what });
         }
-        let Legacy::Degrade = self.legacy;
+        let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
             keys: RwLock::new(Arc::new(derive(&keys, self.audience.as_deref())?)),
             audience: self.audience,
@@ -269,6 +309,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             limits: self.limits,
             clock: self.clock,
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
+            legacy: self.legacy,
+            legacy_for: self.legacy_for,
             observers: self.observers,
             announce_expiry: self.announce_expiry,
             entropy: self.entropy,
@@ -276,6 +318,10 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             warned_of_http: AtomicBool::new(false),
         };
         Ok(Rounds { handler: Arc::new(self.handler), core: Arc::new(core) })
+    }
+
+    fn legacies(&self) -> impl Iterator<Item = &Legacy> {
+        self.legacy_for.values().chain([&self.legacy])
     }
 }
 
@@ -327,6 +373,8 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
+    legacy: Legacy,
+    legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     entropy: Entropy,
@@ -337,6 +385,11 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn keys(&self) -> Arc<DerivedRing> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is done when the handler of this target asks a client of the legacy era.
+    pub(crate) fn legacy(&self, target: &str) -> Legacy {
+        self.legacy_for.get(target).copied().unwrap_or(self.legacy)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

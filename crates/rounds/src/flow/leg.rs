@@ -24,7 +24,7 @@ use tracing::Instrument;
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Driver, Ending, Frame, Resumption, Step},
+    frame::{Call, Declared, Driver, Ending, Frame, Resumption, Step},
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
@@ -32,7 +32,8 @@ use super::{
 };
 use crate::{
     answer::Answers,
-    clock::Timestamp,
+    clock::{BoxFuture, Timestamp},
+    era::shim,
     error::FlowError,
     exchange::{Exchange, Response},
     gate::{Era, Peer},
@@ -42,7 +43,7 @@ use crate::{
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Binding, Envelope, Method, Resume, Span},
+        envelope::{Binding, Envelope, Kept, Method, Resume, Span},
         token,
     },
 };
@@ -215,8 +216,8 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
         let orphan = match envelope.resume {
-            Resume::Handler { .. } | Resume::Journal(_) => Orphan::Free,
             Resume::Frame => Orphan::Dead,
+            _ => Orphan::Free,
         };
         let bid = Bid {
             answers: Digest::of_answers(&sent),
@@ -230,16 +231,16 @@ impl<'a> Leg<'a> {
         };
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan };
-        let (frame, concluded) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => {
-                let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let onces = Onces::of(onces, envelope.span);
-                let view = self.view(handler, answers, onces, state.clone(), true, &request, &context);
+        let (frame, concluded) = match envelope.resume.calls_again() {
+            Ok((kept, posed)) => {
+                let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
+                let onces = Onces::of(kept.onces, envelope.span);
+                let view = self.view(handler, answers, onces, kept.state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
-                *request.state() = state;
+                *request.state() = kept.state;
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Resume::Journal(pages) => {
+            Err(Resume::Journal(pages)) => {
                 let onces = Onces::of(vec![], envelope.span);
                 let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
@@ -247,7 +248,7 @@ impl<'a> Leg<'a> {
                 let _ = view.frame.journal.set(Box::new(journal));
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
+            Err(_) => match self.resume::<X>(sent, context, held, deadline).await {
                 Some(resumed) => resumed,
                 None => {
                     // Not here; whoever has it may still answer.
@@ -280,7 +281,8 @@ impl<'a> Leg<'a> {
         let (arguments, principal) = (request.arguments(), *principal);
         let call = Call { method: *method, target, arguments, principal, answers, onces };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
+        let legacy = self.core.legacy(target);
+        Arc::new(View { round: self.round, peer, legacy, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -345,33 +347,42 @@ impl<'a> Leg<'a> {
         held: Option<Held>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        self.event(&Station::Started);
-        view.put(&mut context);
         // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
         // handler started when its part is over, however it ended.
         let leg_token = std::mem::replace(&mut context.ct, CancellationToken::new());
         let over = context.ct.clone().drop_guard();
         let handler = handler.clone();
-        let called = Box::pin(async move {
-            let _over = over;
-            request.call(&*handler, context).await.map(Into::into)
-        });
-        let mut driver = Driver::new(view.frame.clone(), self.round.number, called);
+        let (frame, era) = (view.frame.clone(), self.peer.era);
+        let called: BoxFuture<'static, _> = match era {
+            Era::Modern => {
+                view.put(&mut context);
+                self.event(&Station::Started);
+                Box::pin(async move {
+                    let _over = over;
+                    request.call(&*handler, context).await.map(Into::into)
+                })
+            }
+            Era::Legacy => Box::pin(async move {
+                let _over = over;
+                shim::call(&*handler, request, view, context).await.map(Into::into)
+            }),
+        };
+        let mut driver = Driver::new(frame.clone(), self.round.number, called);
         let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
             driver.end();
-            return self.conclude::<X>(ran, &view.frame, deadline);
+            return self.conclude::<X>(ran, &frame, deadline);
         }
-        if view.frame.journal.get().is_some() {
+        if frame.journal.get().is_some() {
             // What it has been through travels with the client: the next leg goes through it again, on any instance.
             driver.end();
-            return self.conclude::<X>(ran, &view.frame, deadline);
+            return self.conclude::<X>(ran, &frame, deadline);
         }
         if let Err(error) = driver.take_place() {
             return Ok((None, X::Response::failed(error)?));
         }
-        let concluded = self.conclude::<X>(ran, &view.frame, deadline);
+        let concluded = self.conclude::<X>(ran, &frame, deadline);
         if let Ok((Some(span), _)) = &concluded {
             driver.park(*span);
         }
@@ -460,16 +471,17 @@ impl<'a> Leg<'a> {
                 return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
-                let response = X::Response::from_result(returned?);
-                let response =
-                    response.ok_or_else(|| ErrorData::internal_error("a result of another request", None))?;
-                match response.into_asks() {
-                    Err(complete) => return Ok((None, complete)),
-                    Ok(asks) => {
-                        let lifetime = self.core.round_lifetime;
-                        (asks, None, (lifetime, lifetime))
-                    }
-                }
+                let asks = match (returned, frame.take_declared()) {
+                    (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
+                    (Err(_), Some(Declared::Failed(error))) => return Ok((None, X::Response::failed(error)?)),
+                    (returned, _) => match X::Response::from_result(returned?).map(Response::into_asks) {
+                        Some(Ok(asks)) => asks,
+                        Some(Err(complete)) => return Ok((None, complete)),
+                        None => return Err(ErrorData::internal_error("a result of another request", None).into()),
+                    },
+                };
+                let lifetime = self.core.round_lifetime;
+                (asks, None, (lifetime, lifetime))
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
@@ -517,10 +529,10 @@ impl<'a> Leg<'a> {
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
-            resume: resume.unwrap_or_else(|| Resume::Handler {
-                settled: frame.answers.settled(&asked),
-                onces: frame.onces.recorded(),
-                state: kept,
+            resume: resume.unwrap_or_else(|| {
+                let answers = frame.answers();
+                let settled = answers.settled(&asked);
+                Resume::of(Kept { settled, onces: frame.onces.recorded(), state: kept }, answers.posing())
             }),
             asked,
         };

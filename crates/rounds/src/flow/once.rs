@@ -37,6 +37,11 @@ impl Onces {
         Self { known: Mutex::new(known), span: Some(span) }
     }
 
+    /// The handler is called again: each name may be used once more.
+    pub(crate) fn called_again(&self) {
+        self.known().used.clear();
+    }
+
     /// What the next token carries of them.
     pub(crate) fn recorded(&self) -> Vec<(String, String)> {
         self.known().values.clone().into_iter().collect()

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::digest::Digest;
+use super::digest::{Digest, Fingerprint};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
@@ -138,13 +138,59 @@ pub(crate) struct Asked {
 /// How the flow goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resume {
-    /// By calling the handler again, with what was answered so far, the values of its effects (as JSON text, by name) and
-    /// the state it kept.
-    Handler { settled: Vec<(String, Settled)>, onces: Vec<(String, String)>, state: Option<String> },
+    /// By calling the handler again, with what the flow has come to so far.
+    Handler(Kept),
     /// By waking the handler that waits under the flow's name.
     Frame,
     /// By calling the handler again, to go through what it has been through already.
     Journal(Pages),
+    /// As `Handler`, for a flow in which the library asked on the handler's behalf.
+    Posed(Kept, Posing),
+}
+
+impl Resume {
+    /// By calling the handler again.
+    pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
+        if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
+    }
+
+    /// What the handler finds again, and what was asked on its behalf, if it is called again.
+    pub(crate) fn calls_again(self) -> Result<(Kept, Posing), Self> {
+        match self {
+            Self::Handler(kept) => Ok((kept, Posing::default())),
+            Self::Posed(kept, posing) => Ok((kept, posing)),
+            other => Err(other),
+        }
+    }
+}
+
+/// What a handler that is called again finds again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// What was answered so far.
+    pub(crate) settled: Vec<(String, Settled)>,
+    /// The values of its effects, as JSON text, by name.
+    pub(crate) onces: Vec<(String, String)>,
+    /// The state that it kept itself.
+    pub(crate) state: Option<String>,
+}
+
+/// What the library did on a handler's behalf.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posing {
+    /// What it asked.
+    pub(crate) posed: Vec<Posed>,
+    /// What steps came by without asking, as JSON text, by name.
+    pub(crate) known: Vec<(String, String)>,
+}
+
+/// A question that the library asked, so that its answer is not taken for one to another question of the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posed {
+    pub(crate) key: String,
+    pub(crate) question: Fingerprint,
+    /// How often it was asked again, as the answer did not fit.
+    pub(crate) asked_again: u32,
 }
 
 /// An answer of an earlier round. The wire carries the latest round's only.
@@ -223,7 +269,7 @@ mod tests {
                 arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
             },
             asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
-            resume: Resume::Handler { settled: vec![], onces: vec![], state: None },
+            resume: Resume::Handler(Kept::default()),
         }
     }
 

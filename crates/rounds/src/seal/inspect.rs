@@ -58,7 +58,7 @@ impl Inspected {
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         let (waits, settled, onces, state, pages) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => (false, settled, onces, state, None),
+            Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
             Resume::Frame => (true, vec![], vec![], None, None),
             Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
         };
