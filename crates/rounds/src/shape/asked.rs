@@ -16,6 +16,7 @@ use crate::{
     error::FlowError,
     flow::{frame::Declared, view::View},
     form::FormType,
+    observe::Station,
 };
 
 #[doc = include_str!("../docs/asked.md")]
@@ -31,8 +32,8 @@ pub struct Asked<T>(pub T);
 /// It is implemented for whatever has a fixed [message](FixedQuestion), for an [`Answer`] of any question, which takes a refusal
 /// as a value, and for tuples of two to four questions, which are asked in one round.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a question that `{S}` can ask",
-    note = "write `impl rounds::FixedQuestion for {Self}` with its message, or `impl rounds::Question<{S}> for {Self}` when the \
+    message = "`{Self}` is not a question that this server can ask",
+    note = "write `impl rounds::FixedQuestion for {Self}` with its message, or `impl rounds::Question<YourServer> for {Self}` when the \
             question depends on the call"
 )]
 pub trait Question<S>: Sized {
@@ -127,6 +128,7 @@ impl<T> Asked<T> {
             Ok(None) => Declared::Asks(desk.requests),
             Err(error) => Declared::Failed(error),
         };
+        view.frame.event(view.round.number, &Station::Withheld);
         view.frame.declare(declared);
         Err(ErrorData::internal_error("a declared question has no answer: return this error as it is", None))
     }
