@@ -145,6 +145,31 @@ pub(crate) enum Resume {
     Frame,
     /// By calling the handler again, to go through what it has been through already.
     Journal(Pages),
+    /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
+    /// digest.
+    Spilled(Digest),
+}
+
+impl Resume {
+    /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
+    pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
+        if matches!(self, Self::Frame | Self::Spilled(_)) {
+            return None;
+        }
+        let state = postcard::to_stdvec(self).expect("an envelope has no type that postcard cannot write");
+        *self = Self::Spilled(Digest::of_spill(&state));
+        Some(state)
+    }
+
+    /// Comes back with what the ledger kept, or is refused when that is not what was left there.
+    pub(crate) fn unspilled(self, kept: Option<&[u8]>) -> Result<Self, Refusal> {
+        let Self::Spilled(digest) = self else { return Ok(self) };
+        let kept = kept.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
+        match postcard::take_from_bytes(kept) {
+            Ok((resume @ (Self::Handler { .. } | Self::Journal(_)), [])) => Ok(resume),
+            _ => Err(Refusal::SpillGone),
+        }
+    }
 }
 
 /// An answer of an earlier round. The wire carries the latest round's only.

@@ -7,7 +7,7 @@ use std::{
 
 use rounds::{
     BoxFuture, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
 };
 use tokio::sync::watch;
 
@@ -93,8 +93,8 @@ impl Faulty {
 }
 
 impl Ledger for Faulty {
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.when_there(Step::Admit, || self.kept.admit(id, keep))
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.when_there(Step::Admit, || self.kept.admit(id, keep, spill))
     }
 
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
@@ -108,8 +108,14 @@ impl Ledger for Faulty {
         self.when_there(Step::Renew, || self.kept.renew(id, fence, until))
     }
 
-    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply))
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply, spill))
     }
 
     fn release(

@@ -1,0 +1,1 @@
+//! The ledger of `rounds` on Redis.
