@@ -1,6 +1,12 @@
 //! Redis away: stopped, started again, or there and silent.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use rounds::{
     ledger::{Claimed, Ledger as _, LedgerError, Orphan},
@@ -8,6 +14,10 @@ use rounds::{
 };
 use rounds_redis::{ConnectError, RedisLedger};
 use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, UnixStream},
+};
 
 use crate::{
     Redis, bid, in_time, round,
@@ -51,6 +61,9 @@ async fn silent_it_holds_nobody_up_for_long_and_what_it_did_for_nobody_is_undone
     let shop = Shop::new();
     let timeout = Duration::from_millis(300);
     let client = client(&shop, redis.builder().timeout(timeout).connect().await.unwrap()).await;
+    // Redis knows all scripts from now on, so that it can do what it is told while nobody listens any more.
+    let first = client.call("wrap", json!({"item": "tea"})).await.asked();
+    first.accept("size", json!({"size": "xl"})).send(&client).await.text();
     let order = client.call("order", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
     let wrap = client.call("wrap", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
 
@@ -68,6 +81,80 @@ async fn silent_it_holds_nobody_up_for_long_and_what_it_did_for_nobody_is_undone
     assert_eq!(in_time(order.send(&client)).await.text(), "canary-result xl, canary-value 0, 3000 kept");
     assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
+    let mut redis = Redis::start();
+    let ledger = redis.ledger().await;
+    for flow in 1..5 {
+        assert!(matches!(ledger.claim(round(flow, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })), "{flow}");
+        let _: i64 = redis.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+        assert!(ledger.settle(round(flow, 1), 1, None, None).await.unwrap(), "{flow}");
+        redis.stop();
+        redis.start_again();
+    }
+}
+
+/// Passes everything on to Redis and back, until it is cut: what was connected then stays so, and nothing gets through.
+struct Cable {
+    url: String,
+    cut: Arc<AtomicUsize>,
+}
+
+impl Cable {
+    async fn to(redis: &Redis) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}/", listener.local_addr().unwrap());
+        let (socket, cut) = (redis.socket(), Arc::new(AtomicUsize::new(0)));
+        let cuts = cut.clone();
+        tokio::spawn(async move {
+            while let Ok((mut here, _)) = listener.accept().await {
+                let (socket, cuts) = (socket.clone(), cuts.clone());
+                tokio::spawn(async move {
+                    let before = cuts.load(Ordering::SeqCst);
+                    let mut there = UnixStream::connect(socket).await.unwrap();
+                    let (mut up, mut down) = ([0; 4096], [0; 4096]);
+                    loop {
+                        let passed = tokio::select! {
+                            read = here.read(&mut up) => (read.unwrap_or(0), true),
+                            read = there.read(&mut down) => (read.unwrap_or(0), false),
+                        };
+                        if cuts.load(Ordering::SeqCst) != before {
+                            std::future::pending::<()>().await;
+                        }
+                        let written = match passed {
+                            (0, _) => return,
+                            (length, true) => there.write_all(&up[..length]).await,
+                            (length, false) => here.write_all(&down[..length]).await,
+                        };
+                        if written.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { url, cut }
+    }
+
+    fn cut(&self) {
+        self.cut.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_back_is_replaced() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let ledger = in_time(connecting).await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    for _ in 0..2 {
+        cable.cut();
+        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.is_err());
+        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.unwrap());
+    }
 }
 
 #[tokio::test]

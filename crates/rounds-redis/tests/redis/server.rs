@@ -36,7 +36,7 @@ impl Redis {
         redis
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join("redis.sock")
     }
 

@@ -25,6 +25,9 @@ async fn a_state_too_large_for_its_token_goes_on_at_any_instance() {
     assert_eq!(done, "canary-result xl, canary-value 0, 100000 kept");
     assert_eq!(retry.send(&here).await.text(), done);
     assert_eq!(shop.charges(), 1);
+    let round = redis.keys().await.into_iter().find(|key| key.ends_with(":r1")).unwrap();
+    let kept: bool = redis.ask("HEXISTS", &[round.as_bytes(), b"p"]).await;
+    assert!(!kept, "a round that is over needs no state any more");
 }
 
 #[tokio::test]
