@@ -1,7 +1,7 @@
 //! States that are too large for a token.
 
 use rounds::{
-    Refusal,
+    Limits, Refusal,
     observe::Station,
     test::{Client, Events},
 };
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     Redis,
-    shop::{Shop, builder},
+    shop::{Shop, builder, keys},
 };
 
 #[tokio::test]
@@ -31,6 +31,24 @@ async fn a_state_too_large_for_its_token_goes_on_at_any_instance() {
 }
 
 #[tokio::test]
+async fn a_durable_flow_that_outgrows_its_token_goes_on_as_well() {
+    let redis = Redis::start();
+    let shop = Shop::new();
+    let limits = || Limits::default().with_token_bytes(400).with_onces(64, 200);
+    let instance = async || {
+        let server = builder(&shop, redis.ledger().await).spill().limits(limits()).build();
+        Client::modern(server.unwrap()).await
+    };
+    let checkpoint = instance().await.call("buy", json!({"item": "tea"})).await.asked().retry();
+    let asked = checkpoint.send(&instance().await).await.asked();
+    assert!(asked.state().len() <= 400);
+    assert!(rounds::Inspected::open(&keys(&[1]), "shop", asked.state()).unwrap().spilled);
+    let done = asked.accept("size", json!({"size": "xl"})).send(&instance().await).await.text();
+    assert_eq!(done, "canary-result xl, charge 0");
+    assert_eq!(shop.charges(), 1);
+}
+
+#[tokio::test]
 async fn one_that_is_gone_or_was_changed_is_the_frozen_error() {
     let redis = Redis::start();
     let (shop, events) = (Shop::new(), Events::new());
@@ -40,10 +58,10 @@ async fn one_that_is_gone_or_was_changed_is_the_frozen_error() {
     for item in ["x", "y"] {
         let before = redis.keys().await;
         let asked = client.call("order", json!({"item": item.repeat(100)})).await.asked();
-        let mut keys = redis.keys().await;
-        keys.retain(|key| !before.contains(key));
-        assert_eq!(keys.len(), 1, "{keys:?}");
-        placed.push((asked.accept("size", json!({"size": "xl"})), keys.remove(0)));
+        let mut after = redis.keys().await;
+        after.retain(|key| !before.contains(key));
+        assert_eq!(after.len(), 1, "{after:?}");
+        placed.push((asked.accept("size", json!({"size": "xl"})), after.remove(0)));
     }
     let other: Vec<u8> = redis.ask("HGET", &[placed[1].1.as_bytes(), b"p"]).await;
     let own: Vec<u8> = redis.ask("HGET", &[placed[0].1.as_bytes(), b"p"]).await;

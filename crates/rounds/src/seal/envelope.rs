@@ -303,6 +303,26 @@ mod tests {
         assert_eq!(Envelope::from_bytes(&next), Err(Refusal::UnknownVersion));
     }
 
+    #[test]
+    fn a_state_that_spilled_comes_back_as_it_was_and_nothing_else_does() {
+        let resume = envelope().resume;
+        let mut spilled = resume.clone();
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled, Resume::Spilled(Digest::of_spill(&left)));
+        assert_eq!(postcard::to_stdvec(&spilled).unwrap()[0], 3, "its number in the format");
+        assert_eq!(spilled.clone().unspilled(Some(&left)), Ok(resume));
+        assert_eq!(spilled.clone().unspilled(None), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().unspilled(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
+        assert_eq!(spilled.spill(), None, "it spills once");
+        assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
+        // Sealed under the same key for the same place, and still no way to call a handler.
+        for odd in [Resume::Frame, Resume::Spilled(Digest::of_spill(b""))] {
+            let odd = postcard::to_stdvec(&odd).unwrap();
+            let spilled = Resume::Spilled(Digest::of_spill(&odd));
+            assert_eq!(spilled.unspilled(Some(&odd)), Err(Refusal::SpillGone));
+        }
+    }
+
     /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token
     /// as one that is refused.
     #[test]

@@ -114,6 +114,16 @@ mod tests {
         assert!(matches!(place.open(&ring(&[2]), &old), Err(Unopened::UnknownKey(_))));
     }
 
+    /// A change here is a change of the format: what a ledger holds during the deploy will not open.
+    #[test]
+    fn the_format_is_pinned_by_a_golden_record() {
+        let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
+        let place = Place::Outcome(id, Digest::of_principal("yes"));
+        let sealed = place.seal(&ring(&[42]), [24; 24], b"the reply");
+        let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, include_str!("golden.record").trim());
+    }
+
     #[test]
     fn a_key_for_tokens_opens_no_record() {
         let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
