@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::install::{install, run, starts};
+
 /// The clients, each with what it is.
 pub(crate) const CLIENTS: [(&str, &str); 2] = [
     ("modern.mjs", "let the TypeScript SDK of 2026-07-28 call the tools"),
@@ -36,7 +38,10 @@ impl Clients {
             return Ok(());
         }
         if !starts(Command::new("npm").arg("--version")) {
-            install_npm()?;
+            install(
+                &["nodejs", "npm"],
+                "npm is missing: install Node.js with npm (on Debian, `apt-get install nodejs npm`)",
+            )?;
         }
         let mut npm = Command::new("npm");
         npm.args(["ci", "--prefer-offline", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]);
@@ -141,33 +146,6 @@ fn read_rest(mut stderr: BufReader<ChildStderr>) -> String {
     // What could be read until it went wrong is better than nothing.
     let _ = stderr.read_to_end(&mut log);
     String::from_utf8_lossy(&log).into_owned()
-}
-
-/// Installs npm where that is ours to do.
-fn install_npm() -> Result<(), String> {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    if !is_root || !starts(Command::new("apt-get").arg("--version")) {
-        return Err("npm is missing: install Node.js with npm (on Debian, `apt-get install nodejs npm`)".to_owned());
-    }
-    for args in [&["update"][..], &["install", "-y", "nodejs", "npm"]] {
-        let mut apt = Command::new("apt-get");
-        run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
-            .map_err(|problem| format!("{problem}: npm is missing and could not be installed"))?;
-    }
-    Ok(())
-}
-
-fn starts(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().display().to_string();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name} failed ({status})")),
-        Err(error) => Err(format!("cannot start {name}: {error}")),
-    }
 }
 
 /// Runs a command that may hang, such as one that waits for a question which never comes.

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod install;
 mod interop;
+mod redis;
 mod step;
 
 use std::{
@@ -18,7 +20,8 @@ Usage: cargo xtask TASK
 Tasks:
   test     Check the formatting and the lints, run every test, build the documentation, run the examples and the tour,
            and let clients that others wrote talk to the server
-  interop  Only the last of these: install the clients if they are not there, and let them talk to the server";
+  interop  Only the last of these: install the clients if they are not there, and let them talk to the server
+  redis    Only install Redis if it is not there, for the tests that start it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
     let steps = match args[..] {
         ["test"] => test(),
         ["interop"] => interop(),
+        ["redis"] => Ok(vec![redis()]),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -49,6 +53,7 @@ fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
+        redis(),
         Step::cargo("run every test, of units, of crates and in the documentation", "test --workspace --all-features"),
         Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
             .env("RUSTDOCFLAGS", "-D warnings"),
@@ -62,6 +67,11 @@ fn test() -> io::Result<Vec<Step>> {
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(clients()?);
     Ok(steps)
+}
+
+/// What `cargo xtask redis` does.
+fn redis() -> Step {
+    Step::cargo("find Redis, or install it", "xtask redis").by(redis::install)
 }
 
 /// What `cargo xtask interop` does.

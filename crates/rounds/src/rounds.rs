@@ -78,6 +78,7 @@ impl<H: ServerHandler> Rounds<H> {
             limits: Limits::default(),
             clock: Arc::new(SystemClock),
             ledger: None,
+            spill: false,
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
             observers: vec![Box::new(Tracing)],
@@ -115,7 +116,7 @@ impl<H: ServerHandler> Rounds<H> {
     /// ring needs one.
     pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
         let derived = derive(keys, self.core.audience.as_deref())?;
-        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(derived);
+        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = derived;
         Ok(())
     }
 }
@@ -183,6 +184,7 @@ pub struct RoundsBuilder<H> {
     limits: Limits,
     clock: Arc<dyn Clock>,
     ledger: Option<Arc<dyn Ledger>>,
+    spill: bool,
     legacy: Legacy,
     legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
@@ -240,6 +242,17 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), sealed: the token then carries a
+    /// digest of it. By default it does not, and a flow whose state outgrows [the token limit](Limits::token_bytes) fails.
+    ///
+    /// What was spilled is kept as long as its round can be answered, and [has a limit](Limits::spill_bytes) of its own. A
+    /// flow that spills goes on where its ledger is, and nowhere else: one that is gone from there, or was changed, ends with
+    /// the frozen error.
+    pub fn spill(mut self) -> Self {
+        self.spill = true;
+        self
+    }
+
     /// Says what to do when a [`Round`](crate::Round) or [`Steps`](crate::Steps) ask a client of the legacy era. The other ways to
     /// ask are not concerned: they ask over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
@@ -279,7 +292,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// # Errors
     ///
     /// [`BuildError`] when the parts do not fit together; its message says what to do.
-    pub fn build(self) -> Result<Rounds<H>, BuildError> {
+    pub fn build(mut self) -> Result<Rounds<H>, BuildError> {
         let positive = [
             ("round lifetime", !self.round_lifetime.is_zero()),
             ("flow deadline", !self.flow_deadline.is_zero()),
@@ -299,9 +312,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if let Some((what, _)) = positive.into_iter().find(|(_, positive)| !positive) {
             return Err(BuildError::Zero { what });
         }
+        if self.spill && self.ledger.is_none() {
+            return Err(BuildError::SpillWithoutLedger);
+        }
+        self.limits.spills = self.spill;
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
-            keys: RwLock::new(Arc::new(derive(&keys, self.audience.as_deref())?)),
+            keys: RwLock::new(derive(&keys, self.audience.as_deref())?),
             audience: self.audience,
             identify: self.identify,
             round_lifetime: self.round_lifetime,
@@ -344,6 +361,11 @@ pub enum BuildError {
          and different from every other service with these keys"
     )]
     NoAudience,
+    /// States are to spill, and the ledger is the default one.
+    #[error(
+        "states can spill only into a ledger that was chosen for it: add `.ledger(..)`, one that all instances share"
+    )]
+    SpillWithoutLedger,
     /// Something is zero that must not be.
     #[error("the {what} is zero: no question could ever be answered")]
     Zero {
@@ -352,12 +374,20 @@ pub enum BuildError {
     },
 }
 
-fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<DerivedRing, BuildError> {
-    match audience {
-        Some(audience) if !audience.is_empty() => Ok(keys.derive(Purpose::State, audience)),
-        _ if keys.is_ephemeral() => Ok(keys.derive(Purpose::State, "")),
-        _ => Err(BuildError::NoAudience),
-    }
+fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<Keys, BuildError> {
+    let audience = match audience {
+        Some(audience) if !audience.is_empty() => audience,
+        _ if keys.is_ephemeral() => "",
+        _ => return Err(BuildError::NoAudience),
+    };
+    let derive = |purpose| Arc::new(keys.derive(purpose, audience));
+    Ok(Keys { state: derive(Purpose::State), record: derive(Purpose::Record) })
+}
+
+/// A ring's keys for everything that is sealed with them.
+struct Keys {
+    state: Arc<DerivedRing>,
+    record: Arc<DerivedRing>,
 }
 
 /// Fills a slice with what nobody can guess.
@@ -365,7 +395,7 @@ type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// What all clones of a [`Rounds`] share.
 pub(crate) struct Core {
-    keys: RwLock<Arc<DerivedRing>>,
+    keys: RwLock<Keys>,
     audience: Option<String>,
     identify: Box<dyn Identify>,
     pub(crate) round_lifetime: Duration,
@@ -384,7 +414,11 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn keys(&self) -> Arc<DerivedRing> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).state.clone()
+    }
+
+    pub(crate) fn record_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).record.clone()
     }
 
     /// What is done when the handler of this target asks a client of the legacy era.

@@ -37,7 +37,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::{Era, Peer},
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan},
+    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     rounds::Core,
@@ -129,8 +129,15 @@ enum Ran {
     Overtaken,
 }
 
-/// What a leg comes to: its response, and for how long the token in it is good, if it asks.
-type Concluded<R> = Result<(Option<Span>, R), Stop>;
+/// What a leg comes to: its response, and what there is to know of the token in it, if it asks.
+type Concluded<R> = Result<(Option<Minted>, R), Stop>;
+
+/// A token that is about to leave.
+struct Minted {
+    span: Span,
+    /// What it could not carry.
+    spill: Option<Vec<u8>>,
+}
 
 impl<'a> Leg<'a> {
     fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
@@ -194,8 +201,8 @@ impl<'a> Leg<'a> {
         let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
-        if let Some(span) = asked {
-            let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
+        if let Some(Minted { span, spill }) = asked {
+            let admitted = self.core.admit(self.next().claim(), self.keep(span), spill).await;
             if let Err(error) = admitted {
                 frame.abort();
                 return Ok(X::Response::failed(unavailable(error))?);
@@ -220,18 +227,25 @@ impl<'a> Leg<'a> {
             _ => Orphan::Free,
         };
         let bid = Bid {
-            answers: Digest::of_answers(&sent),
+            answers: Digest::of_answers(envelope.flow, &sent),
             keep: self.keep(envelope.span),
             lease: self.core.limits.lease,
             orphan,
         };
-        let fence = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
-            Won::Run(fence) => fence,
+        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
+            Won::Run { fence, spilled } => (fence, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
         let deadline = envelope.span.deadline;
-        let held = Held { fence, orphan };
-        let (frame, concluded) = match envelope.resume.calls_again() {
+        let held = Held { fence, orphan, answers: bid.answers };
+        let resume = match envelope.resume.unspilled(spilled.as_deref()) {
+            Ok(resume) => resume,
+            Err(refusal) => {
+                drop(self.core.ledger.release(self.round.claim(), fence, orphan, false).await);
+                return Err(self.refuse(refusal));
+            }
+        };
+        let (frame, concluded) = match resume.calls_again() {
             Ok((kept, posed)) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
                 let onces = Onces::of(kept.onces, envelope.span);
@@ -305,15 +319,15 @@ impl<'a> Leg<'a> {
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
-            let claimed = self.core.ledger.claim(self.round.claim(), bid).await;
+            let claimed = self.core.claim(self.round.claim(), bid).await;
             let waiting = match claimed.map_err(unavailable)? {
-                Claimed::Fresh(fence) if expires_at <= bid.keep.now => {
+                Claimed::Fresh { fence, .. } if expires_at <= bid.keep.now => {
                     drop(self.core.ledger.release(self.round.claim(), fence, bid.orphan, false).await);
                     return Err(self.refuse(Refusal::Expired));
                 }
-                Claimed::Fresh(fence) => {
+                Claimed::Fresh { fence, spilled } => {
                     self.event(&Station::Claimed { fence });
-                    return Ok(Won::Run(fence));
+                    return Ok(Won::Run { fence, spilled });
                 }
                 Claimed::Done(Some(reply)) => return Ok(Won::Reply(reply)),
                 Claimed::Done(None) => return Err(self.refuse(Refusal::ReplyGone)),
@@ -383,8 +397,8 @@ impl<'a> Leg<'a> {
             return Ok((None, X::Response::failed(error)?));
         }
         let concluded = self.conclude::<X>(ran, &frame, deadline);
-        if let Ok((Some(span), _)) = &concluded {
-            driver.park(*span);
+        if let Ok((Some(minted), _)) = &concluded {
+            driver.park(minted.span);
         }
         concluded
     }
@@ -421,7 +435,7 @@ impl<'a> Leg<'a> {
         let ledger = &self.core.ledger;
         let mut gone = false;
         tokio::pin!(run);
-        let Some(Held { fence, orphan }) = held else {
+        let Some(Held { fence, orphan, .. }) = held else {
             return tokio::select! {
                 biased;
                 step = run => Ran::Stepped(step),
@@ -490,7 +504,7 @@ impl<'a> Leg<'a> {
             }
         };
         match self.seal(asks, resume, times, frame, deadline) {
-            Ok((span, asks)) => Ok((Some(span), asks.into())),
+            Ok((minted, asks)) => Ok((Some(minted), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
     }
@@ -503,7 +517,7 @@ impl<'a> Leg<'a> {
         (lifetime, patience): (Duration, Duration),
         frame: &Frame,
         deadline: Timestamp,
-    ) -> Result<(Span, InputRequiredResult), FlowError> {
+    ) -> Result<(Minted, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
         let requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
@@ -524,7 +538,7 @@ impl<'a> Leg<'a> {
         if expires_at <= now {
             return Err(FlowError::DeadlinePassed);
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             flow: self.round.flow,
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
@@ -536,10 +550,7 @@ impl<'a> Leg<'a> {
             }),
             asked,
         };
-        let state = token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
-        if state.len() > limits.token_bytes {
-            return Err(FlowError::StateTooLarge { bytes: state.len(), limit: limits.token_bytes });
-        }
+        let (state, spill) = self.mint(&mut envelope)?;
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(patience).as_millis() as u64;
             let meta = asks.meta.get_or_insert_default();
@@ -547,7 +558,28 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        Ok((envelope.span, asks))
+        Ok((Minted { span: envelope.span, spill }, asks))
+    }
+
+    /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.
+    fn mint(&self, envelope: &mut Envelope) -> Result<(String, Option<Vec<u8>>), FlowError> {
+        let limits = &self.core.limits;
+        let seal = |envelope: &Envelope| token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
+        let fits = |state: String| match state.len() {
+            bytes if bytes > limits.token_bytes => Err(FlowError::StateTooLarge { bytes, limit: limits.token_bytes }),
+            _ => Ok(state),
+        };
+        match fits(seal(envelope)) {
+            Err(_) if limits.spills => {
+                let spill = envelope.resume.spill();
+                let (bytes, limit) = (spill.as_ref().map_or(0, Vec::len), limits.spill_bytes);
+                if bytes > limit {
+                    return Err(FlowError::StateTooLarge { bytes, limit });
+                }
+                Ok((fits(seal(envelope))?, spill))
+            }
+            sealed => Ok((sealed?, None)),
+        }
     }
 
     /// How long a round is remembered: longer than its token is good, as an instance whose clock is behind may still take
@@ -559,10 +591,13 @@ impl<'a> Leg<'a> {
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
     async fn record<X: Exchange>(
         &self,
-        Held { fence, orphan }: Held,
+        Held { fence, orphan, answers }: Held,
         concluded: Concluded<X::Response>,
     ) -> Result<X::Response, Stop> {
-        let concluded = concluded.map(|(_, response)| response);
+        let (minted, concluded) = match concluded {
+            Ok((minted, response)) => (minted, Ok(response)),
+            Err(stop) => (None, Err(stop)),
+        };
         let reply = match &concluded {
             Err(stop) if stop.reopens => {
                 let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
@@ -574,7 +609,10 @@ impl<'a> Leg<'a> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
-        match self.core.ledger.settle(self.round.claim(), fence, reply).await {
+        let spill = minted.and_then(|Minted { span, spill }| {
+            Some(Spill { id: self.next().claim(), keep: self.keep(span), state: spill? })
+        });
+        match self.core.settle(self.round.claim(), fence, answers, reply, spill).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken().for_good(orphan)),
             Err(error) => Err(Stop::from(unavailable(error)).for_good(orphan)),
@@ -645,11 +683,12 @@ impl<'a> Leg<'a> {
 struct Held {
     fence: Fence,
     orphan: Orphan,
+    answers: Digest,
 }
 
 /// What a leg has won when it claimed a round.
 enum Won {
-    Run(Fence),
+    Run { fence: Fence, spilled: Option<Vec<u8>> },
     Reply(Vec<u8>),
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct RoundId {
 
 impl RoundId {
     pub(crate) fn claim(self) -> ClaimId {
-        ClaimId { flow: self.flow, what: What::Round(self.number) }
+        ClaimId { flow: self.flow.in_ledger(), what: What::Round(self.number) }
     }
 }
 

@@ -144,6 +144,9 @@ pub(crate) enum Resume {
     Frame,
     /// By calling the handler again, to go through what it has been through already.
     Journal(Pages),
+    /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
+    /// digest.
+    Spilled(Digest),
     /// As `Handler`, for a flow in which the library asked on the handler's behalf.
     Posed(Kept, Posing),
 }
@@ -160,6 +163,26 @@ impl Resume {
             Self::Handler(kept) => Ok((kept, Posing::default())),
             Self::Posed(kept, posing) => Ok((kept, posing)),
             other => Err(other),
+        }
+    }
+
+    /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
+    pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
+        if matches!(self, Self::Frame | Self::Spilled(_)) {
+            return None;
+        }
+        let state = postcard::to_stdvec(self).expect("an envelope has no type that postcard cannot write");
+        *self = Self::Spilled(Digest::of_spill(&state));
+        Some(state)
+    }
+
+    /// Comes back with what the ledger kept, or is refused when that is not what was left there.
+    pub(crate) fn unspilled(self, kept: Option<&[u8]>) -> Result<Self, Refusal> {
+        let Self::Spilled(digest) = self else { return Ok(self) };
+        let kept = kept.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
+        match postcard::take_from_bytes(kept) {
+            Ok((resume @ (Self::Handler(_) | Self::Posed(..) | Self::Journal(_)), [])) => Ok(resume),
+            _ => Err(Refusal::SpillGone),
         }
     }
 }
@@ -322,6 +345,26 @@ mod tests {
         let mut next = envelope().to_bytes();
         next[0] = VERSION + 1;
         assert_eq!(Envelope::from_bytes(&next), Err(Refusal::UnknownVersion));
+    }
+
+    #[test]
+    fn a_state_that_spilled_comes_back_as_it_was_and_nothing_else_does() {
+        let resume = envelope().resume;
+        let mut spilled = resume.clone();
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled, Resume::Spilled(Digest::of_spill(&left)));
+        assert_eq!(postcard::to_stdvec(&spilled).unwrap()[0], 3, "its number in the format");
+        assert_eq!(spilled.clone().unspilled(Some(&left)), Ok(resume));
+        assert_eq!(spilled.clone().unspilled(None), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().unspilled(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
+        assert_eq!(spilled.spill(), None, "it spills once");
+        assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
+        // Sealed under the same key for the same place, and still no way to call a handler.
+        for odd in [Resume::Frame, Resume::Spilled(Digest::of_spill(b""))] {
+            let odd = postcard::to_stdvec(&odd).unwrap();
+            let spilled = Resume::Spilled(Digest::of_spill(&odd));
+            assert_eq!(spilled.unspilled(Some(&odd)), Err(Refusal::SpillGone));
+        }
     }
 
     /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token

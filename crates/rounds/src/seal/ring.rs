@@ -187,12 +187,15 @@ pub enum KeyError {
 pub(crate) enum Purpose {
     /// Sealing `requestState`.
     State,
+    /// Sealing what a ledger keeps.
+    Record,
 }
 
 impl Purpose {
     fn label(self) -> &'static [u8] {
         match self {
             Self::State => b"rounds/state/1\0",
+            Self::Record => b"rounds/record/1\0",
         }
     }
 }
