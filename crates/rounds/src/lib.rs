@@ -111,6 +111,8 @@ mod principal;
 #[cfg(feature = "server")]
 mod refusal;
 #[cfg(feature = "server")]
+mod relay;
+#[cfg(feature = "server")]
 mod rounds;
 #[cfg(feature = "server")]
 mod seal;
@@ -129,6 +131,7 @@ pub use self::{
     limits::Limits,
     principal::{Identify, Principal, Required},
     refusal::Refusal,
+    relay::{Inbox, Relay, RelayError},
     rounds::{BuildError, Legacy, Rounds, RoundsBuilder},
     seal::{
         Digest, FlowId, Inspected, KeyError, KeyRing,

@@ -61,6 +61,11 @@ pub enum Station {
     Withheld,
     /// A handler that was waiting goes on from where it stopped.
     Resumed,
+    /// The handler waits on another instance, and the leg was handed to it.
+    Routed {
+        /// The instance.
+        to: String,
+    },
     /// A client of the legacy era was asked over the live connection.
     Pushed {
         /// The question's key.
@@ -179,6 +184,7 @@ impl Observe for Tracing {
             Station::Waiting => tracing::debug!(target: "rounds", "waiting for an equal leg"),
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
             Station::Started => tracing::debug!(target: "rounds", "started"),
+            Station::Routed { to } => tracing::debug!(target: "rounds", to, "handed to another instance"),
             Station::Withheld => tracing::debug!(target: "rounds", "withheld"),
             Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
             Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),

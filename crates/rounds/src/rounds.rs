@@ -20,14 +20,15 @@ use rmcp::{
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
     error::FlowError,
-    flow::{frame::Frames, leg},
+    flow::{frame::Frames, leg, route::Routes},
     ledger::{Ledger, MemoryLedger},
     limits::Limits,
     observe::{Event, Observe, Tracing},
     principal::{Identify, Principal},
+    relay::{Inbox, Relay},
     seal::{
         FlowId, KeyRing,
-        envelope::Method,
+        envelope::{Method, Resume},
         ring::{DerivedRing, Purpose},
         token::Nonce,
     },
@@ -79,6 +80,7 @@ impl<H: ServerHandler> Rounds<H> {
             clock: Arc::new(SystemClock),
             ledger: None,
             spill: false,
+            relay: None,
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
             observers: vec![Box::new(Tracing)],
@@ -185,6 +187,7 @@ pub struct RoundsBuilder<H> {
     clock: Arc<dyn Clock>,
     ledger: Option<Arc<dyn Ledger>>,
     spill: bool,
+    relay: Option<Arc<dyn Relay>>,
     legacy: Legacy,
     legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
@@ -253,6 +256,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Lets a leg reach a handler that waits on another instance. Without one, the legs of an [`Ask`](crate::Ask) have to land where
+    /// the first did; all other ways to ask go on anywhere. It needs [`keys`](Self::keys) that the instances share.
+    pub fn relay(mut self, relay: impl Relay) -> Self {
+        self.relay = Some(Arc::new(relay));
+        self
+    }
+
     /// Says what to do when a [`Round`](crate::Round) or [`Steps`](crate::Steps) ask a client of the legacy era. The other ways to
     /// ask are not concerned: they ask over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
@@ -315,6 +325,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if self.spill && self.ledger.is_none() {
             return Err(BuildError::SpillWithoutLedger);
         }
+        if self.relay.is_some() && self.keys.as_ref().is_none_or(KeyRing::is_ephemeral) {
+            return Err(BuildError::RelayWithoutKeys);
+        }
         self.limits.spills = self.spill;
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
@@ -326,6 +339,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             limits: self.limits,
             clock: self.clock,
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
+            relay: self.relay,
+            routes: Routes::default(),
             legacy: self.legacy,
             legacy_for: self.legacy_for,
             observers: self.observers,
@@ -334,7 +349,11 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             frames: Frames::default(),
             warned_of_http: AtomicBool::new(false),
         };
-        Ok(Rounds { handler: Arc::new(self.handler), core: Arc::new(core) })
+        let core = Arc::new(core);
+        if let Some(relay) = &core.relay {
+            relay.open(Inbox::of(&core));
+        }
+        Ok(Rounds { handler: Arc::new(self.handler), core })
     }
 
     fn legacies(&self) -> impl Iterator<Item = &Legacy> {
@@ -366,6 +385,9 @@ pub enum BuildError {
         "states can spill only into a ledger that was chosen for it: add `.ledger(..)`, one that all instances share"
     )]
     SpillWithoutLedger,
+    /// A relay was given, and keys that no other instance has.
+    #[error("a relay is between instances that share keys: add `.keys(..)` with the ring that all of them have")]
+    RelayWithoutKeys,
     /// Something is zero that must not be.
     #[error("the {what} is zero: no question could ever be answered")]
     Zero {
@@ -381,13 +403,14 @@ fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<Keys, BuildError> {
         _ => return Err(BuildError::NoAudience),
     };
     let derive = |purpose| Arc::new(keys.derive(purpose, audience));
-    Ok(Keys { state: derive(Purpose::State), record: derive(Purpose::Record) })
+    Ok(Keys { state: derive(Purpose::State), record: derive(Purpose::Record), message: derive(Purpose::Message) })
 }
 
 /// A ring's keys for everything that is sealed with them.
 struct Keys {
     state: Arc<DerivedRing>,
     record: Arc<DerivedRing>,
+    message: Arc<DerivedRing>,
 }
 
 /// Fills a slice with what nobody can guess.
@@ -403,6 +426,8 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) relay: Option<Arc<dyn Relay>>,
+    pub(crate) routes: Routes,
     legacy: Legacy,
     legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
@@ -419,6 +444,15 @@ impl Core {
 
     pub(crate) fn record_keys(&self) -> Arc<DerivedRing> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).record.clone()
+    }
+
+    pub(crate) fn message_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).message.clone()
+    }
+
+    /// How a flow goes on whose handler waits here.
+    pub(crate) fn frame_here(&self) -> Resume {
+        self.relay.as_ref().map_or(Resume::Frame, |relay| Resume::FrameAt(relay.here().to_owned()))
     }
 
     /// What is done when the handler of this target asks a client of the legacy era.

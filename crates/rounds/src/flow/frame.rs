@@ -139,7 +139,8 @@ pub(crate) enum Declared {
 pub(crate) struct Resumption {
     pub(crate) round: u32,
     pub(crate) answers: InputResponses,
-    pub(crate) link: Link,
+    /// None when its client is connected to another instance.
+    pub(crate) link: Option<Link>,
     pub(crate) peer: Peer,
     pub(crate) reply: oneshot::Sender<Step>,
 }
@@ -463,7 +464,7 @@ impl Driver {
         self.in_flight = true;
         self.idle = None;
         state.peer = resumption.peer;
-        state.link = Some(resumption.link);
+        state.link = resumption.link;
         let mut answered = Vec::new();
         let mut answers = resumption.answers;
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {

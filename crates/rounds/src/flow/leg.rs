@@ -28,6 +28,7 @@ use super::{
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
+    route::{self, Errand, Routed},
     view::{RoundId, View},
 };
 use crate::{
@@ -40,10 +41,11 @@ use crate::{
     ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
+    relay::Relay,
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Binding, Envelope, Kept, Method, Resume, Span},
+        envelope::{Again, Binding, Envelope, Kept, Method, Resume, Span},
         token,
     },
 };
@@ -95,6 +97,29 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
 pub(crate) struct Rehearsed {
     pub(crate) fault: Option<Fault>,
     pub(crate) step: Step,
+}
+
+/// Plays a leg that landed on another instance, for a handler that waits here. None when it was cancelled: nobody waits for its
+/// reply.
+pub(super) async fn play_errand<X: Exchange>(
+    core: &Arc<Core>,
+    errand: Errand,
+    leg_token: CancellationToken,
+) -> Option<Vec<u8>> {
+    let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
+    let answers = errand.answers();
+    let Errand { binding, over_http, state, .. } = errand;
+    let round = RoundId { flow: core.new_flow(), number: 0 };
+    let mut leg = Leg { core, binding, peer, over_http, round, opened: false };
+    let played = match leg.open(&state) {
+        Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
+        Err(refusal) => Err(leg.refuse(refusal)),
+    };
+    match played {
+        Ok(response) => Reply::encode(Ok(&response)),
+        Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
+        Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+    }
 }
 
 /// Refuses a leg whose state or answers are not even of the right type.
@@ -169,7 +194,10 @@ impl<'a> Leg<'a> {
         let played = match state {
             None => self.begin(handler, request, sent, context).await,
             Some(token) => match self.open(&token) {
-                Ok(envelope) => self.go_on(handler, request, envelope, sent, context).await,
+                Ok(envelope) => match self.elsewhere(&envelope) {
+                    Some(route) => self.route::<X>(route, &token, envelope, sent, &context.ct).await,
+                    None => self.go_on(handler, request, envelope, sent, context).await,
+                },
                 Err(refusal) => Err(self.refuse(refusal)),
             },
         };
@@ -221,32 +249,25 @@ impl<'a> Leg<'a> {
         mut sent: InputResponses,
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
-        sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
-        let orphan = match envelope.resume {
-            Resume::Frame => Orphan::Dead,
-            _ => Orphan::Free,
-        };
-        let bid = Bid {
-            answers: Digest::of_answers(envelope.flow, &sent),
-            keep: self.keep(envelope.span),
-            lease: self.core.limits.lease,
-            orphan,
-        };
+        if envelope.resume.waits() {
+            return self.wake::<X>(envelope, sent, Some(Link::of(&context)), context.ct).await;
+        }
+        let (bid, orphan) = (self.bid(&envelope, &mut sent), Orphan::Free);
         let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
             Won::Run { fence, spilled } => (fence, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan, answers: bid.answers };
-        let resume = match envelope.resume.unspilled(spilled.as_deref()) {
-            Ok(resume) => resume,
+        let again = match envelope.resume.again(spilled.as_deref()) {
+            Ok(again) => again,
             Err(refusal) => {
                 drop(self.core.ledger.release(self.round.claim(), fence, orphan, false).await);
                 return Err(self.refuse(refusal));
             }
         };
-        let (frame, concluded) = match resume.calls_again() {
-            Ok((kept, posed)) => {
+        let (frame, concluded) = match again {
+            Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
                 let onces = Onces::of(kept.onces, envelope.span);
                 let view = self.view(handler, answers, onces, kept.state.clone(), true, &request, &context);
@@ -254,7 +275,7 @@ impl<'a> Leg<'a> {
                 *request.state() = kept.state;
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Err(Resume::Journal(pages)) => {
+            Again::Journal(pages) => {
                 let onces = Onces::of(vec![], envelope.span);
                 let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
@@ -262,14 +283,6 @@ impl<'a> Leg<'a> {
                 let _ = view.frame.journal.set(Box::new(journal));
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Err(_) => match self.resume::<X>(sent, context, held, deadline).await {
-                Some(resumed) => resumed,
-                None => {
-                    // Not here; whoever has it may still answer.
-                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
-                    return Err(self.refuse(Refusal::FrameGone));
-                }
-            },
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
@@ -277,6 +290,81 @@ impl<'a> Leg<'a> {
             frame.abort();
         }
         recorded
+    }
+
+    /// A leg that goes on with a flow whose handler waits here, if it does.
+    async fn wake<X: Exchange>(
+        &self,
+        envelope: Envelope,
+        mut sent: InputResponses,
+        link: Option<Link>,
+        leg_token: CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        let bid = self.bid(&envelope, &mut sent);
+        let fence = match self.claim(bid, envelope.span.expires_at, &leg_token).await? {
+            Won::Run { fence, .. } => fence,
+            Won::Reply(reply) => return self.replay::<X>(&reply),
+        };
+        let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
+        let deadline = envelope.span.deadline;
+        let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
+            // Not here; whoever has it may still answer.
+            drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+            return Err(self.refuse(Refusal::FrameGone));
+        };
+        let recorded = self.record::<X>(held, concluded).await;
+        if recorded.is_err() {
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
+        }
+        recorded
+    }
+
+    /// What a leg brings along to claim its round. Of the answers, those to what was asked count.
+    fn bid(&self, envelope: &Envelope, sent: &mut InputResponses) -> Bid {
+        sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
+        Bid {
+            answers: Digest::of_answers(envelope.flow, sent),
+            keep: self.keep(envelope.span),
+            lease: self.core.limits.lease,
+            orphan: if envelope.resume.waits() { Orphan::Dead } else { Orphan::Free },
+        }
+    }
+
+    /// Where the handler waits, if that is on another instance.
+    fn elsewhere(&self, envelope: &Envelope) -> Option<(Arc<dyn Relay>, String)> {
+        let (Some(relay), Resume::FrameAt(owner)) = (&self.core.relay, &envelope.resume) else { return None };
+        (relay.here() != owner).then(|| (relay.clone(), owner.clone()))
+    }
+
+    /// Hands the leg to the instance where its handler waits.
+    async fn route<X: Exchange>(
+        &self,
+        (relay, owner): (Arc<dyn Relay>, String),
+        state: &str,
+        envelope: Envelope,
+        mut sent: InputResponses,
+        leg_token: &CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        self.event(&Station::Routed { to: owner.clone() });
+        let bid = self.bid(&envelope, &mut sent);
+        let errand = Errand::new(self.binding.clone(), self.over_http, &self.peer.capabilities, state, &sent);
+        match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
+            Routed::Cancelled => Err(Stop::cancelled()),
+            Routed::Reply(reply) => match Reply::decode::<X::Response>(&reply) {
+                Some(reply) => Ok(reply?),
+                None => Err(self.refuse(Refusal::ReplyGone)),
+            },
+            // It may have replied before it went, and its reply is still there.
+            Routed::Gone => match self.core.claim(self.round.claim(), bid).await.map_err(unavailable)? {
+                Claimed::Done(Some(reply)) => self.replay::<X>(&reply),
+                Claimed::Fresh { fence, .. } => {
+                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+                    Err(self.refuse(Refusal::FrameGone))
+                }
+                _ => Err(self.refuse(Refusal::FrameGone)),
+            },
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a view is all of these")]
@@ -408,20 +496,20 @@ impl<'a> Leg<'a> {
     async fn resume<X: Exchange>(
         &self,
         answers: InputResponses,
-        context: RequestContext<RoleServer>,
+        link: Option<Link>,
+        leg_token: CancellationToken,
         held: Held,
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
-        let resumption =
-            Resumption { round: self.round.number, answers, link: Link::of(&context), peer: self.peer.clone(), reply };
+        let resumption = Resumption { round: self.round.number, answers, link, peer: self.peer.clone(), reply };
         let frame = self.core.frames.find(self.round.flow)?;
         if !frame.resume(resumption) {
             return None;
         }
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
-        let ran = self.hold(Some(held), stepped, context.ct).await;
+        let ran = self.hold(Some(held), stepped, leg_token).await;
         let concluded = self.conclude::<X>(ran, &frame, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
@@ -499,7 +587,8 @@ impl<'a> Leg<'a> {
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
-                let resume = journal.map_or(Resume::Frame, |journal| Resume::Journal(journal.pages(round.digests)));
+                let resume = journal
+                    .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.digests)));
                 (asks, Some(resume), (round.lifetime, round.patience))
             }
         };

@@ -6,4 +6,5 @@ pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod link;
 pub(crate) mod once;
+pub(crate) mod route;
 pub(crate) mod view;

@@ -149,6 +149,8 @@ pub(crate) enum Resume {
     Spilled(Digest),
     /// As `Handler`, for a flow in which the library asked on the handler's behalf.
     Posed(Kept, Posing),
+    /// As `Frame`, on the instance of this name.
+    FrameAt(String),
 }
 
 impl Resume {
@@ -157,18 +159,9 @@ impl Resume {
         if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
     }
 
-    /// What the handler finds again, and what was asked on its behalf, if it is called again.
-    pub(crate) fn calls_again(self) -> Result<(Kept, Posing), Self> {
-        match self {
-            Self::Handler(kept) => Ok((kept, Posing::default())),
-            Self::Posed(kept, posing) => Ok((kept, posing)),
-            other => Err(other),
-        }
-    }
-
     /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
     pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
-        if matches!(self, Self::Frame | Self::Spilled(_)) {
+        if matches!(self, Self::Frame | Self::FrameAt(_) | Self::Spilled(_)) {
             return None;
         }
         let state = postcard::to_stdvec(self).expect("an envelope has no type that postcard cannot write");
@@ -176,15 +169,37 @@ impl Resume {
         Some(state)
     }
 
-    /// Comes back with what the ledger kept, or is refused when that is not what was left there.
-    pub(crate) fn unspilled(self, kept: Option<&[u8]>) -> Result<Self, Refusal> {
-        let Self::Spilled(digest) = self else { return Ok(self) };
-        let kept = kept.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
-        match postcard::take_from_bytes(kept) {
-            Ok((resume @ (Self::Handler(_) | Self::Posed(..) | Self::Journal(_)), [])) => Ok(resume),
-            _ => Err(Refusal::SpillGone),
+    /// Whether the handler waits somewhere, instead of being called again.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Frame | Self::FrameAt(_))
+    }
+
+    /// How the handler is called again. What was spilled comes from the ledger, and is refused when it is not what was left there.
+    pub(crate) fn again(self, spilled: Option<&[u8]>) -> Result<Again, Refusal> {
+        let resume = match self {
+            Self::Spilled(digest) => {
+                let kept = spilled.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
+                match postcard::take_from_bytes(kept) {
+                    Ok((resume, [])) => resume,
+                    _ => return Err(Refusal::SpillGone),
+                }
+            }
+            other => other,
+        };
+        match resume {
+            Self::Handler(kept) => Ok(Again::Handler(kept, Posing::default())),
+            Self::Posed(kept, posing) => Ok(Again::Handler(kept, posing)),
+            Self::Journal(pages) => Ok(Again::Journal(pages)),
+            Self::Spilled(_) => Err(Refusal::SpillGone),
+            Self::Frame | Self::FrameAt(_) => Err(Refusal::FrameGone),
         }
     }
+}
+
+/// How a handler is called again: with what it finds again and what was asked on its behalf, or with its journal.
+pub(crate) enum Again {
+    Handler(Kept, Posing),
+    Journal(Pages),
 }
 
 /// What a handler that is called again finds again.

@@ -62,7 +62,7 @@ impl Inspected {
         let spilled = matches!(envelope.resume, Resume::Spilled(_));
         let (waits, settled, onces, state, pages) = match envelope.resume {
             Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
-            Resume::Frame => (true, vec![], vec![], None, None),
+            Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
             Resume::Spilled(_) => (false, vec![], vec![], None, None),
             Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
         };

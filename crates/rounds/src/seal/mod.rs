@@ -8,6 +8,7 @@ mod cipher;
 pub(crate) mod digest;
 pub(crate) mod envelope;
 mod inspect;
+pub(crate) mod message;
 pub(crate) mod record;
 pub(crate) mod ring;
 pub(crate) mod token;

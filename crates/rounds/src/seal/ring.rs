@@ -189,6 +189,8 @@ pub(crate) enum Purpose {
     State,
     /// Sealing what a ledger keeps.
     Record,
+    /// Sealing what the instances of a fleet say to each other.
+    Message,
 }
 
 impl Purpose {
@@ -196,6 +198,7 @@ impl Purpose {
         match self {
             Self::State => b"rounds/state/1\0",
             Self::Record => b"rounds/record/1\0",
+            Self::Message => b"rounds/message/1\0",
         }
     }
 }
