@@ -107,7 +107,8 @@ async fn a_value_of_another_effect_is_refused_and_the_effect_is_not_had_again() 
     round.truncate(round.find("}:").unwrap() + 2);
     stage.delete(&format!("{round}r1")).await;
     let leg = tea.send(&stage.client).await;
-    assert!(leg.response().to_string().contains("lost") || leg.response()["error"].is_object(), "{:?}", leg.response());
+    let said = leg.error()["message"].as_str().unwrap();
+    assert!(said.contains("`canary-effect` has happened, and what came of it is not kept"), "{said}");
     assert_eq!(stage.shop.charges(), 2, "{:?}", stage.events.stations());
 }
 
