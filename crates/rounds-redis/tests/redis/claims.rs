@@ -15,7 +15,8 @@ async fn it_passes_the_suite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite_on_a_node_of_a_cluster() {
     // Such a node refuses a script whose keys need not be in one place.
-    let redis = Redis::with(&["--cluster-enabled", "yes"]);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let redis = Redis::with(&["--cluster-enabled", "yes", "--cluster-port", &free, "--bind", "127.0.0.1"]);
     let _: String = redis.ask("CLUSTER ADDSLOTSRANGE 0 16383", &[]).await;
     in_time(async {
         while !redis.ask::<String>("CLUSTER INFO", &[]).await.contains("cluster_state:ok") {
