@@ -102,6 +102,8 @@ struct Cable {
     url: String,
     cut: Arc<AtomicUsize>,
     leads_to: Arc<Mutex<PathBuf>>,
+    /// How many answers break the connection instead of getting through.
+    loses: Arc<AtomicUsize>,
 }
 
 impl Cable {
@@ -109,10 +111,11 @@ impl Cable {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let (leads_to, cut) = (Arc::new(Mutex::new(redis.socket())), Arc::new(AtomicUsize::new(0)));
-        let (cuts, leading) = (cut.clone(), leads_to.clone());
+        let loses = Arc::new(AtomicUsize::new(0));
+        let (cuts, leading, losing) = (cut.clone(), leads_to.clone(), loses.clone());
         tokio::spawn(async move {
             while let Ok((mut here, _)) = listener.accept().await {
-                let (socket, cuts) = (leading.lock().unwrap().clone(), cuts.clone());
+                let (socket, cuts, losing) = (leading.lock().unwrap().clone(), cuts.clone(), losing.clone());
                 tokio::spawn(async move {
                     let before = cuts.load(Ordering::SeqCst);
                     let mut there = UnixStream::connect(socket).await.unwrap();
@@ -127,6 +130,7 @@ impl Cable {
                         }
                         let written = match passed {
                             (0, _) => return,
+                            (_, false) if losing.swap(0, Ordering::SeqCst) > 0 => return,
                             (length, true) => there.write_all(&up[..length]).await,
                             (length, false) => here.write_all(&down[..length]).await,
                         };
@@ -137,7 +141,7 @@ impl Cable {
                 });
             }
         });
-        Self { url, cut, leads_to }
+        Self { url, cut, leads_to, loses }
     }
 
     /// Whoever connects from now on comes to another Redis, as when a name has a new address.
@@ -162,6 +166,28 @@ async fn a_connection_on_which_nothing_comes_back_is_replaced() {
         assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.is_err());
         assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    // Redis knows the scripts from now on.
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    assert!(ledger.settle(round(1, 1), 1, None, None).await.unwrap());
+
+    let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    lose_the_next();
+    assert!(in_time(ledger.renew(round(2, 1), 1, bid(9).keep.until)).await.unwrap());
+    lose_the_next();
+    assert!(in_time(ledger.settle(round(2, 1), 1, Some(b"the reply".to_vec()), None)).await.unwrap());
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
+    assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
+    assert!(!ledger.settle(round(2, 1), 1, None, None).await.unwrap(), "and another call is another");
 }
 
 #[tokio::test]
