@@ -6,7 +6,7 @@ use std::{
 };
 
 use redis::{
-    Client, FromRedisValue, RedisError, ScriptInvocation,
+    Client, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use rounds::ledger::LedgerError;
@@ -43,13 +43,15 @@ impl Connection {
                 outcome => outcome,
             }
         };
-        match tokio::time::timeout(self.timeout, calls).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => {
+        let outcome = match tokio::time::timeout(self.timeout, calls).await {
+            Ok(outcome) => outcome.map_err(Away::Failed),
+            Err(_) => Err(Away::Silent { after: self.timeout }),
+        };
+        outcome.inspect_err(|away| {
+            if away.is_for_good() {
                 self.replace(number);
-                Err(Away::Silent { after: self.timeout })
             }
-        }
+        })
     }
 
     /// Asks the server about itself.
@@ -66,7 +68,7 @@ impl Connection {
         (current.manager.clone(), current.number)
     }
 
-    /// Does without a connection on which nothing comes back: it may be one that nobody at the other end knows of.
+    /// Does without a connection that may never be of use again. The name is looked up anew for the next.
     fn replace(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.number != number {
@@ -103,6 +105,23 @@ pub(crate) enum Away {
     Failed(#[from] RedisError),
     #[error("Redis answered something else than was asked for")]
     Garbage,
+}
+
+impl Away {
+    /// Whether it may stay like this on the same connection: nobody at the other end knows of it any more, or whoever is there
+    /// is not the primary any more.
+    fn is_for_good(&self) -> bool {
+        match self {
+            Self::Silent { .. } => true,
+            Self::Failed(error) => matches!(
+                error.kind(),
+                ErrorKind::Server(
+                    ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown
+                )
+            ),
+            Self::Garbage => false,
+        }
+    }
 }
 
 impl From<Away> for LedgerError {

@@ -7,7 +7,7 @@ use rounds::{
     BoxFuture, Timestamp,
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, What},
 };
-use tokio::time::sleep;
+use tokio::{sync::Semaphore, time::sleep};
 
 use crate::{
     connect::{ConnectError, RedisLedgerBuilder},
@@ -21,6 +21,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 /// For how long a waiter counts without having looked. Far longer than it takes until the next look.
 const COUNTS: Duration = Duration::from_secs(3);
+
+/// How many claims that nobody heard of are looked for at once. A Redis that comes back is not to be greeted by more.
+const ABANDONED: usize = 1000;
 
 /// Keeps claims, replies and whatever else is recorded of a flow in Redis, for all instances of a server.
 ///
@@ -42,6 +45,8 @@ pub struct RedisLedger {
     /// By what the waiters of this process are known.
     instance: [u8; 16],
     waiting: Waiting,
+    /// How many claims that nobody heard of may still be looked for.
+    abandoned: Arc<Semaphore>,
 }
 
 impl RedisLedger {
@@ -65,6 +70,7 @@ impl RedisLedger {
             prefix: prefix.into(),
             instance: random(),
             waiting: Waiting::default(),
+            abandoned: Arc::new(Semaphore::new(ABANDONED)),
         }
     }
 
@@ -98,27 +104,36 @@ impl RedisLedger {
         match self.call::<Value>(&call).await {
             Ok(answer) => Ok(self.claimed(id, answer)?),
             Err(away) => {
-                // It may have been claimed for nobody.
-                tokio::spawn(self.clone().abandon(id, claimant, bid.lease));
+                // It may have been claimed for nobody. Where too many were, their leases have to lapse.
+                if let Ok(permit) = self.abandoned.clone().try_acquire_owned() {
+                    let abandoning = self.clone().abandon(id, claimant, bid.lease);
+                    tokio::spawn(async move {
+                        abandoning.await;
+                        drop(permit);
+                    });
+                }
                 Err(away.into())
             }
         }
     }
 
+    /// Reads what the script said, to the letter: what is not understood is not a claim.
     fn claimed(&self, id: ClaimId, answer: Value) -> Result<Claimed, Away> {
-        let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?.into_iter();
-        let mut next = || parts.next().unwrap_or(Value::Nil);
-        let word = String::from_redis_value(next()).map_err(|_| Away::Garbage)?;
-        let bytes = |value| Option::<Vec<u8>>::from_redis_value(value).map_err(|_| Away::Garbage);
-        Ok(match word.as_str() {
-            "fresh" => {
-                let fence = Fence::from_redis_value(next()).map_err(|_| Away::Garbage)?;
-                Claimed::Fresh { fence, spilled: bytes(next())? }
+        let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?;
+        if parts.is_empty() {
+            return Err(Away::Garbage);
+        }
+        let word = String::from_redis_value(parts.remove(0)).map_err(|_| Away::Garbage)?;
+        Ok(match (word.as_str(), &mut parts[..]) {
+            ("fresh", [fence, spilled]) => {
+                // As it is: a conversion to a smaller type would cut off what does not fit.
+                let Value::Int(fence) = *fence else { return Err(Away::Garbage) };
+                Claimed::Fresh { fence: fence.try_into().map_err(|_| Away::Garbage)?, spilled: bytes(spilled)? }
             }
-            "running" => Claimed::Running(Box::pin(self.clone().changed(id, self.waiting.enter(id)))),
-            "done" => Claimed::Done(bytes(next())?),
-            "other" => Claimed::AnsweredOtherwise,
-            "dead" => Claimed::Dead,
+            ("running", []) => Claimed::Running(Box::pin(self.clone().changed(id, self.waiting.enter(id)))),
+            ("done", [reply]) => Claimed::Done(bytes(reply)?),
+            ("other", []) => Claimed::AnsweredOtherwise,
+            ("dead", []) => Claimed::Dead,
             _ => return Err(Away::Garbage),
         })
     }
@@ -234,6 +249,14 @@ impl Ledger for RedisLedger {
             }
             Ok(kept)
         })
+    }
+}
+
+fn bytes(value: &mut Value) -> Result<Option<Vec<u8>>, Away> {
+    match std::mem::replace(value, Value::Nil) {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        _ => Err(Away::Garbage),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Redis away: stopped, started again, or there and silent.
 
 use std::{
+    path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -100,17 +101,21 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
 struct Cable {
     url: String,
     cut: Arc<AtomicUsize>,
+    leads_to: Arc<Mutex<PathBuf>>,
+    /// How many answers break the connection instead of getting through.
+    loses: Arc<AtomicUsize>,
 }
 
 impl Cable {
     async fn to(redis: &Redis) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
-        let (socket, cut) = (redis.socket(), Arc::new(AtomicUsize::new(0)));
-        let cuts = cut.clone();
+        let (leads_to, cut) = (Arc::new(Mutex::new(redis.socket())), Arc::new(AtomicUsize::new(0)));
+        let loses = Arc::new(AtomicUsize::new(0));
+        let (cuts, leading, losing) = (cut.clone(), leads_to.clone(), loses.clone());
         tokio::spawn(async move {
             while let Ok((mut here, _)) = listener.accept().await {
-                let (socket, cuts) = (socket.clone(), cuts.clone());
+                let (socket, cuts, losing) = (leading.lock().unwrap().clone(), cuts.clone(), losing.clone());
                 tokio::spawn(async move {
                     let before = cuts.load(Ordering::SeqCst);
                     let mut there = UnixStream::connect(socket).await.unwrap();
@@ -125,6 +130,7 @@ impl Cable {
                         }
                         let written = match passed {
                             (0, _) => return,
+                            (_, false) if losing.swap(0, Ordering::SeqCst) > 0 => return,
                             (length, true) => there.write_all(&up[..length]).await,
                             (length, false) => here.write_all(&down[..length]).await,
                         };
@@ -135,7 +141,12 @@ impl Cable {
                 });
             }
         });
-        Self { url, cut }
+        Self { url, cut, leads_to, loses }
+    }
+
+    /// Whoever connects from now on comes to another Redis, as when a name has a new address.
+    fn lead_to(&self, redis: &Redis) {
+        *self.leads_to.lock().unwrap() = redis.socket();
     }
 
     fn cut(&self) {
@@ -155,6 +166,41 @@ async fn a_connection_on_which_nothing_comes_back_is_replaced() {
         assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.is_err());
         assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.unwrap());
     }
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    // Redis knows the scripts from now on.
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    assert!(ledger.settle(round(1, 1), 1, None, None).await.unwrap());
+
+    let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    lose_the_next();
+    assert!(in_time(ledger.renew(round(2, 1), 1, bid(9).keep.until)).await.unwrap());
+    lose_the_next();
+    assert!(in_time(ledger.settle(round(2, 1), 1, Some(b"the reply".to_vec()), None)).await.unwrap());
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
+    assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
+    assert!(!ledger.settle(round(2, 1), 1, None, None).await.unwrap(), "and another call is another");
+}
+
+#[tokio::test]
+async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+    cable.lead_to(&new);
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica takes no claims");
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    assert_eq!(new.keys().await.len(), 1);
 }
 
 #[tokio::test]

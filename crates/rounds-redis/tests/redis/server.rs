@@ -1,6 +1,7 @@
 //! A Redis of its own for each test: a real server, without a disk, gone when the test is.
 
 use std::{
+    fs::File,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -12,6 +13,8 @@ use std::{
 
 use redis::{Cmd, FromRedisValue};
 use rounds_redis::{RedisLedger, RedisLedgerBuilder};
+
+const SOCKET: &str = "redis.sock";
 
 pub(crate) struct Redis {
     directory: PathBuf,
@@ -37,11 +40,12 @@ impl Redis {
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join("redis.sock")
+        self.directory.join(SOCKET)
     }
 
     /// Starts it where it was before, with nothing in it.
     pub(crate) fn start_again(&mut self) {
+        let log = self.directory.join("log");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
             .arg("--unixsocket")
@@ -50,16 +54,18 @@ impl Redis {
             .arg(&self.directory)
             .args(&self.settings)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(File::create(&log).unwrap())
             .stderr(Stdio::null())
             .spawn();
         let process = process.unwrap_or_else(|error| {
             panic!("cannot start redis-server: {error}. Install Redis 7 or later, or let `cargo xtask test` do it")
         });
-        self.process = Some(process);
+        let process = self.process.insert(process);
         let began = Instant::now();
-        while !answers(&self.socket()) {
-            assert!(began.elapsed() < Duration::from_secs(20), "redis-server does not answer");
+        let socket = self.directory.join(SOCKET);
+        while !answers(&socket) {
+            let gone = process.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(20);
+            assert!(!gone, "redis-server does not answer: {}", std::fs::read_to_string(log).unwrap());
             sleep(Duration::from_millis(5));
         }
     }

@@ -34,12 +34,12 @@ async fn a_state_too_large_for_its_token_goes_on_at_any_instance() {
 async fn a_durable_flow_that_outgrows_its_token_goes_on_as_well() {
     let redis = Redis::start();
     let shop = Shop::new();
-    let limits = || Limits::default().with_token_bytes(400).with_onces(64, 200);
+    let limits = || Limits::default().with_token_bytes(400).with_onces(64, 400);
     let instance = async || {
         let server = builder(&shop, redis.ledger().await).spill().limits(limits()).build();
         Client::modern(server.unwrap()).await
     };
-    let checkpoint = instance().await.call("buy", json!({"item": "tea"})).await.asked().retry();
+    let checkpoint = instance().await.call("buy", json!({"item": "tea ".repeat(50)})).await.asked().retry();
     let asked = checkpoint.send(&instance().await).await.asked();
     assert!(asked.state().len() <= 400);
     assert!(rounds::Inspected::open(&keys(&[1]), "shop", asked.state()).unwrap().spilled);

@@ -164,7 +164,9 @@ impl Ledger for MemoryLedger {
         let mut table = self.table();
         let settled = table.change(id, |claim| claim.settle(fence)).unwrap_or(false);
         if settled {
-            table.claims.entry(id).and_modify(|entry| entry.spill = None);
+            if let Some(entry) = table.claims.get_mut(&id) {
+                entry.spill = None;
+            }
             if let Some(reply) = reply {
                 table.replies.insert(id, reply);
             }
@@ -318,6 +320,15 @@ mod tests {
         assert!(matches!(again(1).await, Ok(Claimed::Done(None))), "gone, and not free again");
         assert!(matches!(again(2).await, Ok(Claimed::Done(Some(_)))));
         assert!(matches!(again(3).await, Ok(Claimed::Done(Some(_)))));
+    }
+
+    #[tokio::test]
+    async fn a_round_that_is_over_needs_no_state_any_more() {
+        let ledger = MemoryLedger::new();
+        ledger.admit(round(1), keep(0, 100), Some(vec![0; 9])).await.unwrap();
+        assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { spilled: Some(_), .. })));
+        assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
+        assert_eq!(ledger.table().claims[&round(1)].spill, None);
     }
 
     #[tokio::test]
