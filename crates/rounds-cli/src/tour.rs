@@ -193,7 +193,7 @@ impl Stage {
 
 fn watched() -> Result<(Rounds<Gallery>, Events), Failure> {
     let events = Events::new();
-    let server = Rounds::builder(Gallery::new()).observe(events.clone()).build()?;
+    let server = gallery::rounds().observe(events.clone()).build()?;
     Ok((server, events))
 }
 
