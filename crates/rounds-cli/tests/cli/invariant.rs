@@ -26,30 +26,33 @@ const DEFAULT_TO_METRIC: [&str; 4] = ["weather_e", "weather_f", "weather_g", "we
 /// Those that have their effect once for each leg of a modern client.
 const FOOTGUNS: [&str; 2] = ["weather_b", "weather_naive"];
 
+const QUESTION: &str = "Which units?";
 const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 const IMPERIAL: &str = "Weather in Tokyo: 72°F, partly cloudy.";
 
-/// What a person answers in turn, what each is asked, and what the call comes to. Nothing at all can be said by a modern client
-/// only, which sends its call again without an answer; a legacy one answers without the field.
-fn stories(era: Era) -> Vec<(Vec<Option<Value>>, Vec<&'static str>, &'static str)> {
+struct Story {
+    /// What a person answers, in turn. Nothing at all can be said by a modern client only, which sends its call again without an
+    /// answer.
+    answers: Vec<Option<Value>>,
+    asked: Vec<&'static str>,
+    text: &'static str,
+}
+
+fn stories(era: Era) -> [Story; 6] {
     let accept = |content: Value| Some(json!({"action": "accept", "content": content}));
     let metric = || accept(json!({"units": "metric"}));
-    let (nothing, asked_again) = match era {
-        Era::Legacy => (accept(json!({})), "Which units? (`units` is missing)"),
-        _ => (None, "Which units?"),
-    };
-    let kelvin = accept(json!({"units": "kelvin"}));
-    vec![
-        (vec![metric()], vec!["Which units?"], METRIC),
-        (vec![accept(json!({"units": "imperial"}))], vec!["Which units?"], IMPERIAL),
-        (vec![Some(json!({"action": "decline"}))], vec!["Which units?"], "Cancelled (decline)."),
-        (vec![Some(json!({"action": "cancel"}))], vec!["Which units?"], "Cancelled (cancel)."),
-        (
-            vec![kelvin, metric()],
-            vec!["Which units?", "Which units? (`units` must be one of metric, imperial)"],
-            METRIC,
-        ),
-        (vec![nothing, metric()], vec!["Which units?", asked_again], METRIC),
+    let once = |answer, text| Story { answers: vec![answer], asked: vec![QUESTION], text };
+    let twice = |answer, again| Story { answers: vec![answer, metric()], asked: vec![QUESTION, again], text: METRIC };
+    [
+        once(metric(), METRIC),
+        once(accept(json!({"units": "imperial"})), IMPERIAL),
+        once(Some(json!({"action": "decline"})), "Cancelled (decline)."),
+        once(Some(json!({"action": "cancel"})), "Cancelled (cancel)."),
+        twice(accept(json!({"units": "kelvin"})), "Which units? (`units` must be one of metric, imperial)"),
+        match era {
+            Era::Legacy => twice(accept(json!({})), "Which units? (`units` is missing)"),
+            _ => twice(None, QUESTION),
+        },
     ]
 }
 
@@ -77,20 +80,17 @@ async fn every_shape_is_the_same_to_every_client_over_http() {
 /// Plays every story with every shape.
 async fn holds(mut wire: Wire) {
     for shape in SHAPES {
-        for (answers, messages, text) in stories(wire.era) {
-            let audited = audited(&mut wire, shape).await;
-            let legs = if wire.era == Era::Modern { messages.len() + 1 } else { 1 };
-            let (messages, text) = match wire.era == Era::Legacy && DEFAULT_TO_METRIC.contains(&shape) {
-                true => (vec![], METRIC),
-                false => (messages, text),
-            };
-            let (asked, ended) = play(&mut wire, shape, answers).await;
-            let questions: Vec<_> = messages.into_iter().map(question).collect();
-            assert_eq!(asked, questions, "{shape} {:?}", wire.era);
+        for story in stories(wire.era) {
+            let before = audited(&mut wire, shape).await;
+            let legs = if wire.era == Era::Modern { story.asked.len() + 1 } else { 1 };
+            let defaults = wire.era == Era::Legacy && DEFAULT_TO_METRIC.contains(&shape);
+            let (expected, text) = if defaults { (vec![], METRIC) } else { (story.asked, story.text) };
+            let (asked, ended) = play(&mut wire, shape, story.answers).await;
+            assert_eq!(asked, expected.into_iter().map(question).collect::<Vec<_>>(), "{shape} {:?}", wire.era);
             assert_eq!(ended["content"], json!([{"type": "text", "text": text}]), "{shape} {:?}", wire.era);
             assert_ne!(ended["isError"], true, "{shape} {:?}", wire.era);
             let times = if FOOTGUNS.contains(&shape) { legs } else { 1 };
-            assert_eq!(self::audited(&mut wire, shape).await - audited, times, "{shape} {:?}", wire.era);
+            assert_eq!(audited(&mut wire, shape).await - before, times, "{shape} {:?}", wire.era);
         }
     }
 }
