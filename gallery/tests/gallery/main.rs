@@ -6,6 +6,7 @@ mod any_instance;
 mod book_flight;
 mod deploy;
 mod forgery;
+mod no_way_back;
 mod refund_order;
 mod resolve_work_item;
 mod shapes;

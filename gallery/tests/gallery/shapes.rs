@@ -89,6 +89,14 @@ macro_rules! rows {
                 $shape.holds().await;
             }
         )+
+
+        #[test]
+        fn the_table_in_the_documents_names_the_test_of_each_row() {
+            let table = include_str!("../../../docs/shapes.md");
+            for sentence in [$(stringify!($sentence)),+] {
+                assert!(table.contains(&format!("`{sentence}`")), "{sentence}");
+            }
+        }
     };
 }
 
