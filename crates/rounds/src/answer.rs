@@ -237,4 +237,24 @@ mod tests {
         assert_eq!(second.get("d", Kind::Form), None);
         assert_eq!(second.settled(&[]), first.settled(&[]), "and again in the round after");
     }
+
+    #[test]
+    fn only_what_the_library_asked_is_an_answer_to_it() {
+        let sent = sent(json!({"class": {"action": "accept", "content": {}}}));
+        let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", Kind::Form)], &sent);
+        assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
+        answers.pose("class", [1; 16], 0);
+        assert_eq!(answers.to_posed("class"), Some((Kind::Form, Received::Accepted(json!({})))));
+        let mut uninvited = Answers::unsolicited(sent);
+        uninvited.pose("class", [1; 16], 0);
+        assert_eq!(uninvited.to_posed("class"), None);
+    }
+
+    #[test]
+    fn what_came_uninvited_is_forgotten_when_answers_come_that_were_asked_for() {
+        let mut answers = Answers::unsolicited(sent(json!({"a": {"action": "decline"}, "b": {"action": "decline"}})));
+        answers.receive([("a".to_owned(), Kind::Form, Received::Accepted(json!({})))]);
+        assert_eq!(answers.get("a", Kind::Form), Some(Received::Accepted(json!({}))));
+        assert_eq!(answers.get("b", Kind::Form), None);
+    }
 }

@@ -6,8 +6,11 @@
 //! |---|---|---|
 //! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process |
 //! | the same, and go on after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable`] | what has happened travels sealed with the client; every effect stands in a `once` |
-//! | see every round for yourself, on any instance | [`Round`] as an argument of a `#[tool]` method, `Round<`[`PromptResponse`]`>` of a `#[prompt]` method | the handler is called again for each round: effects below the question, or in a `once`; clients from before 2026-07-28 are not asked |
-//! | ask when a resource is read, or without rmcp's macros | [`Ask::from_context`], [`Durable::from_context`] or [`Round::from_context`] | the same |
+//! | ask before anything is done | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; what is asked depends on the arguments and on other answers only |
+//! | see every round for yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | called again for each round: effects below the question, in a `once`, or in the finish. Clients from before 2026-07-28 are asked only if the server is told to [push](Legacy::Push) |
+//!
+//! The others are asked over the live connection where a client is from before 2026-07-28. Where a resource is read, or without
+//! rmcp's macros, take [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
 //!
 //! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!

@@ -57,7 +57,7 @@ pub enum Station {
     Replayed,
     /// The handler runs, from the top.
     Started,
-    /// It does not run after all: a question that it declares has no answer yet.
+    /// It did not run after all: a question that it declares, with an [`Asked`](crate::Asked), comes first or has ended the call.
     Withheld,
     /// A handler that was waiting goes on from where it stopped.
     Resumed,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
 mod help;
+mod invariant;
 mod keys;
 mod legacy;
 mod linear;
@@ -12,3 +13,4 @@ mod serve_http;
 mod serve_stdio;
 mod stop;
 mod tour;
+mod wire;

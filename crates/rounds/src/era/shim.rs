@@ -36,7 +36,11 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         view.put(&mut context);
         frame.event(view.round.number, &Station::Started);
         let returned = request.clone().call(handler, context.clone()).await;
-        let asks = match (returned, frame.take_declared()) {
+        let declared = frame.take_declared();
+        if returned.is_err() && declared.is_some() {
+            frame.event(view.round.number, &Station::Withheld);
+        }
+        let asks = match (returned, declared) {
             (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
             (Err(_), Some(Declared::Failed(error))) => return X::Response::failed(error),
             (returned, _) => match returned?.into_asks() {

@@ -573,7 +573,11 @@ impl<'a> Leg<'a> {
                 return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
-                let asks = match (returned, frame.take_declared()) {
+                let declared = frame.take_declared();
+                if returned.is_err() && declared.is_some() {
+                    self.event(&Station::Withheld);
+                }
+                let asks = match (returned, declared) {
                     (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
                     (Err(_), Some(Declared::Failed(error))) => return Ok((None, X::Response::failed(error)?)),
                     (returned, _) => match X::Response::from_result(returned?).map(Response::into_asks) {

@@ -197,6 +197,7 @@ impl Resume {
 }
 
 /// How a handler is called again: with what it finds again and what was asked on its behalf, or with its journal.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     Handler(Kept, Posing),
     Journal(Pages),
@@ -369,16 +370,16 @@ mod tests {
         let left = spilled.spill().unwrap();
         assert_eq!(spilled, Resume::Spilled(Digest::of_spill(&left)));
         assert_eq!(postcard::to_stdvec(&spilled).unwrap()[0], 3, "its number in the format");
-        assert_eq!(spilled.clone().unspilled(Some(&left)), Ok(resume));
-        assert_eq!(spilled.clone().unspilled(None), Err(Refusal::SpillGone));
-        assert_eq!(spilled.clone().unspilled(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().again(Some(&left)), resume.again(None));
+        assert_eq!(spilled.clone().again(None), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().again(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
         assert_eq!(spilled.spill(), None, "it spills once");
         assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
         // Sealed under the same key for the same place, and still no way to call a handler.
-        for odd in [Resume::Frame, Resume::Spilled(Digest::of_spill(b""))] {
+        for odd in [Resume::Frame, Resume::FrameAt("a".to_owned()), Resume::Spilled(Digest::of_spill(b""))] {
             let odd = postcard::to_stdvec(&odd).unwrap();
             let spilled = Resume::Spilled(Digest::of_spill(&odd));
-            assert_eq!(spilled.unspilled(Some(&odd)), Err(Refusal::SpillGone));
+            assert!(spilled.again(Some(&odd)).is_err());
         }
     }
 

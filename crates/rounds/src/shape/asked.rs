@@ -16,7 +16,6 @@ use crate::{
     error::FlowError,
     flow::{frame::Declared, view::View},
     form::FormType,
-    observe::Station,
 };
 
 #[doc = include_str!("../docs/asked.md")]
@@ -128,7 +127,6 @@ impl<T> Asked<T> {
             Ok(None) => Declared::Asks(desk.requests),
             Err(error) => Declared::Failed(error),
         };
-        view.frame.event(view.round.number, &Station::Withheld);
         view.frame.declare(declared);
         Err(ErrorData::internal_error("a declared question has no answer: return this error as it is", None))
     }

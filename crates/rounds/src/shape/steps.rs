@@ -31,14 +31,15 @@ pub struct Steps<S, P, C = ()> {
     description: String,
     names: Vec<String>,
     run: Run<S, P, C>,
-    refused: Option<Rule>,
+    refused: Option<Rule<S, P>>,
 }
 
 /// Goes through the steps, and gives what they came to.
 type Run<S, P, C> = Arc<dyn Fn(Step<S, P>) -> BoxFuture<'static, Result<C, Halt>> + Send + Sync>;
 
 /// How a call ends when a step is refused.
-type Rule = Arc<dyn Fn(&str, Refused) -> Result<CallToolResponse, ErrorData> + Send + Sync>;
+type Rule<S, P> =
+    Arc<dyn Fn(Step<S, P>, String, Refused) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync>;
 
 /// How a person refused a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,10 +148,18 @@ where
         Steps { name: self.name, description: self.description, names: self.names, run, refused: self.refused }
     }
 
-    /// Says how the call ends when a person declines or dismisses a step: the rule is given the step's name. Without one the call
-    /// ends with a tool error in words.
-    pub fn refused<R: IntoCallToolResult>(mut self, rule: impl Fn(&str, Refused) -> R + Send + Sync + 'static) -> Self {
-        self.refused = Some(Arc::new(move |step, how| rule(step, how).into_call_tool_result()));
+    /// Says how the call ends when a person declines or dismisses a step: the rule is given the step's name. It runs in the last leg,
+    /// as the finish does, and may have effects as that. Without one the call ends with a tool error in words.
+    pub fn refused<R, F, Fut>(mut self, rule: F) -> Self
+    where
+        R: IntoCallToolResult + Send + 'static,
+        F: Fn(Step<S, P>, String, Refused) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
+    {
+        self.refused = Some(Arc::new(move |at, step, how| {
+            let ended = rule(at, step, how);
+            Box::pin(async move { ended.await.into_call_tool_result() })
+        }));
         self
     }
 
@@ -172,7 +181,7 @@ where
                 let at = at?;
                 match run(at.clone()).await {
                     Ok(collected) => finish(at, collected).await.into_call_tool_result(),
-                    Err(halt) => halt.into_response(refused.as_ref()),
+                    Err(halt) => halt.into_response(at, refused.as_ref()).await,
                 }
             }) as BoxFuture<'static, _>
         };
@@ -182,11 +191,15 @@ where
 }
 
 impl Halt {
-    fn into_response(self, rule: Option<&Rule>) -> Result<CallToolResponse, ErrorData> {
+    async fn into_response<S, P>(
+        self,
+        at: Step<S, P>,
+        rule: Option<&Rule<S, P>>,
+    ) -> Result<CallToolResponse, ErrorData> {
         match (self, rule) {
             (Self::Asks(asks), _) => Ok(asks.into()),
             (Self::Failed(error), _) => error.into_call_tool_result(),
-            (Self::Refused { step, how, .. }, Some(rule)) => rule(&step, how),
+            (Self::Refused { step, how, .. }, Some(rule)) => rule(at, step, how).await,
             (Self::Refused { question, how: Refused::Declined, .. }, None) => {
                 FlowError::Declined { question }.into_call_tool_result()
             }

@@ -62,8 +62,8 @@ impl Events {
     /// How often the handler of this tool, prompt or resource ran from the top.
     pub fn runs(&self, target: &str) -> usize {
         let all = self.all();
-        let count = |station: Station| all.iter().filter(|it| it.target == target && it.station == station).count();
-        count(Station::Started) - count(Station::Withheld)
+        let times = |station| all.iter().filter(|event| event.target == target && event.station == station).count();
+        times(Station::Started).saturating_sub(times(Station::Withheld))
     }
 
     /// Why legs were refused, in order.

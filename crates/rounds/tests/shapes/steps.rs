@@ -134,9 +134,11 @@ async fn a_refused_step_ends_the_call_in_words_or_by_the_rule_of_its_author() {
 
     let ruled = Steps::<Shop, Trip>::new("ruled", "")
         .step::<Units, _, _>("units", async |_, ()| Ok(Posed::form("Which units?")))
-        .refused(|step, how| match how {
-            Refused::Declined => text(format!("no {step}")),
-            Refused::Cancelled => text(format!("{step} left open")),
+        .refused(async |_, step: String, how| {
+            Ok(match how {
+                Refused::Declined => text(format!("no {step}")),
+                Refused::Cancelled => text(format!("{step} left open")),
+            })
         })
         .finish(async |step, (_,)| {
             step.server().count("finish");
