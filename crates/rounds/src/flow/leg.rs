@@ -261,7 +261,6 @@ impl<'a> Leg<'a> {
                 let _ = view.frame.journal.set(Box::new(journal));
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            // What had spilled is back by now.
             Resume::Frame | Resume::Spilled(_) => match self.resume::<X>(sent, context, held, deadline).await {
                 Some(resumed) => resumed,
                 None => {
