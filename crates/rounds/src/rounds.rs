@@ -239,7 +239,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own.
+    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own; instances of one server share one, such
+    /// as that of the crate `rounds-redis`.
     pub fn ledger(mut self, ledger: impl Ledger) -> Self {
         self.ledger = Some(Arc::new(ledger));
         self

@@ -122,7 +122,8 @@ impl KeyRing {
     /// The keys of this ring for one purpose and audience.
     pub(crate) fn derive(&self, purpose: Purpose, audience: &str) -> DerivedRing {
         let keys: Vec<_> = self.keys.iter().map(|key| DerivedKey::new(key, purpose, audience)).collect();
-        if self.ephemeral {
+        // Only what seals tokens is ever looked for.
+        if self.ephemeral && matches!(purpose, Purpose::State) {
             remember_ephemeral(keys.iter().map(|key| key.id));
         }
         DerivedRing { keys }
