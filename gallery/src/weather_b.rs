@@ -3,7 +3,7 @@
 //! The body reads as H does. But for a modern client `elicit` does not wait: its `?` throws the question out of the body,
 //! and the answer comes to a second run from the top. What stands above the await has happened twice by then, for one call,
 //! and nothing in the body says so. Where it does wait, for a legacy client, it happens once: so the tests of an old client
-//! are no warning either. `rounds` has no such function. This one shows that it takes thirty lines to make the mistake.
+//! are no warning either. `rounds` has no such function. This one shows that it takes twenty lines to make the mistake.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Answer, Ask, Era, FlowError, FormType, Given, Round, text};

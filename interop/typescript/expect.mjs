@@ -11,12 +11,18 @@ const weather = tool => [
     [tool, { location: 'Tokyo' }, { action: 'cancel' }, 'Cancelled (cancel).']
 ];
 
+/** Ways of writing the tool that ask clients of both eras, and audit each call once. */
+export const shapes = ['weather_a', 'weather_c', 'weather_d', 'weather_h', 'weather_i', 'weather_asked'];
+
+const order = { order_id: 'ORD-7002', reason: 'broken' };
 const trip = { from: 'LHR', to: 'FCO', date: '2026-12-01' };
 const seat = accept({ seat: '12A' });
 
 export const calls = [
-    ...weather('weather_h'),
-    ...weather('weather_i'),
+    ...shapes.flatMap(weather),
+    ['refund_order', order, [accept({ scope: 'mug' }), accept({ restock: true })], 'Refunded 1800 of ORD-7002 (broken), restocked.'],
+    ['refund_order', order, [accept({ scope: 'everything' }), { action: 'decline' }], 'Refunded 4800 of ORD-7002 (broken).'],
+    ['refund_order', { ...order, order_id: 'ORD-7001' }, [], 'Refunded 1500 of ORD-7001 (broken).'],
     ['deploy', { env: 'prod' }, accept({ confirm: true }), 'deployed to prod'],
     ['deploy', { env: 'prod' }, accept({ confirm: false }), 'deployment to prod cancelled'],
     ['deploy', { env: 'prod' }, { action: 'decline' }, 'deployment to prod cancelled'],
@@ -30,9 +36,18 @@ export const calls = [
 /** What the airline has counted when all of these calls were made. */
 export const ledger = { quotes: 4, charges: 1, duplicates: 0 };
 
-/** Tools whose guard asks a modern client only. */
-export const guards = ['weather_e', 'weather_f'];
-export const guarded = guards.flatMap(weather);
+/** Ways of writing it that ask a modern client only. */
+export const guards = ['weather_e', 'weather_f', 'weather_g'];
+export const guarded = [
+    ...guards.flatMap(weather),
+    ['resolve_work_item', { work_item_id: 4522 }, accept({ resolution: 'Fixed' }), '#4522 resolved as Fixed.'],
+    [
+        'resolve_work_item',
+        { work_item_id: 4522 },
+        [accept({ resolution: 'Duplicate' }), accept({ duplicate_of: 4301 })],
+        '#4522 resolved as Duplicate of #4301.'
+    ]
+];
 
 /** Plays calls through a client whose person answers, in turn, with what `answers` was last told to. */
 export async function play(client, answers, calls) {

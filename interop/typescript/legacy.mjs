@@ -3,14 +3,14 @@ import { Client } from 'sdk-legacy/client/index.js';
 import { StreamableHTTPClientTransport } from 'sdk-legacy/client/streamableHttp.js';
 import { ElicitRequestSchema } from 'sdk-legacy/types.js';
 import assert from 'node:assert/strict';
-import { audited, calls, charged, guards, ledger, person, play } from './expect.mjs';
+import { audited, calls, charged, guards, ledger, person, play, shapes } from './expect.mjs';
 
 const answers = person();
 const client = new Client({ name: 'typescript-legacy', version: '1.32.2' }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, answers.answer);
 await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2])));
 await play(client, answers, calls);
-for (const tool of ['weather_h', 'weather_i']) await audited(client, tool, 4);
+for (const tool of shapes) await audited(client, tool, 4);
 await charged(client, ledger);
 
 for (const tool of guards) {

@@ -1,7 +1,7 @@
 // The TypeScript SDK 2.4.0 over HTTP, in the modern era: its own loop, and the loop by hand.
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { audited, calls, charged, guarded, ledger, person, play } from './expect.mjs';
+import { audited, calls, charged, guarded, guards, ledger, person, play, shapes } from './expect.mjs';
 
 const url = new URL(process.argv[2]);
 const negotiation = { mode: { pin: '2026-07-28' } };
@@ -13,7 +13,7 @@ const client = new Client(info, { capabilities, versionNegotiation: negotiation 
 client.setRequestHandler('elicitation/create', answers.answer);
 await client.connect(new StreamableHTTPClientTransport(url));
 await play(client, answers, [...calls, ...guarded]);
-for (const tool of ['weather_e', 'weather_f', 'weather_h', 'weather_i']) await audited(client, tool, 4);
+for (const tool of [...shapes, ...guards]) await audited(client, tool, 4);
 await charged(client, ledger);
 await client.close();
 
@@ -22,7 +22,7 @@ manual.setRequestHandler('elicitation/create', answers.answer);
 await manual.connect(new StreamableHTTPClientTransport(url));
 const byHand = { allowInputRequired: true };
 const inputResponses = { units: { action: 'accept', content: { units: 'metric' } } };
-for (const tool of ['weather_e', 'weather_f', 'weather_h', 'weather_i']) {
+for (const tool of [...shapes, ...guards]) {
     const call = { name: tool, arguments: { location: 'Lima' } };
     const asked = await manual.callTool(call, byHand);
     assert.equal(asked.resultType, 'input_required');

@@ -9,10 +9,11 @@
 //! | ask before anything is done | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; what is asked depends on the arguments and on other answers only |
 //! | see every round for yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | called again for each round: effects below the question, in a `once`, or in the finish. Clients from before 2026-07-28 are asked only if the server is told to [push](Legacy::Push) |
 //!
-//! The others are asked over the live connection where a client is from before 2026-07-28. Where a resource is read, or without
-//! rmcp's macros, take [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
+//! The first three ask such clients over their live connections. Where a resource is read, or without rmcp's macros, take
+//! [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
 //!
-//! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
+//! `docs/shapes.md` in the repository compares them all, with a test for every row. Whichever it is, wrap the server once:
+//! [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
 //! # The vocabulary
 //!

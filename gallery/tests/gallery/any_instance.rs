@@ -124,6 +124,32 @@ async fn a_linear_call_whose_leg_misses_its_frame_gets_the_frozen_error_and_goes
 }
 
 #[tokio::test]
+async fn a_call_of_two_rounds_goes_on_at_the_other_instance_and_after_a_restart() {
+    for (tool, arguments, [(one, first), (two, second)], text) in [
+        (
+            "resolve_work_item",
+            json!({"work_item_id": 4522}),
+            [("resolution", json!("Duplicate")), ("duplicate_of", json!(4301))],
+            "#4522 resolved as Duplicate of #4301.",
+        ),
+        (
+            "refund_order",
+            json!({"order_id": "ORD-7002", "reason": "broken"}),
+            [("scope", json!("mug")), ("restock", json!(true))],
+            "Refunded 1800 of ORD-7002 (broken), restocked.",
+        ),
+    ] {
+        let mut fleet = Fleet::new().await;
+        let asked = fleet.other().call(tool, arguments).await.asked();
+        let asked = asked.accept(one, json!({one: first})).send(fleet.other()).await.asked();
+        let last = asked.accept(two, json!({two: second}));
+        assert_eq!(last.send(fleet.restarted().await).await.text(), text);
+        assert_eq!(last.send(fleet.other()).await.text(), text, "its retry");
+        assert!(fleet.audited("refund_order") <= 1);
+    }
+}
+
+#[tokio::test]
 async fn a_booking_goes_on_at_the_other_instance_with_one_quote_and_one_charge() {
     let mut fleet = Fleet::new().await;
     let asked = fleet.other().call("book_flight", to_rome()).await.asked();

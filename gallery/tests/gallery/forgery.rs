@@ -3,7 +3,7 @@
 use rounds::{Era, test::Asked};
 use serde_json::{Value, json};
 
-use super::{Stage, shapes::SHAPES};
+use super::{Stage, decline, shapes::SHAPES};
 
 const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 
@@ -98,6 +98,25 @@ async fn an_answer_that_nobody_asked_for_is_read_by_guards_only() {
             assert_eq!(asked.decline("units").send(&stage.client).await.text(), "Cancelled (decline).");
         }
         assert_eq!(stage.audited(shape.tool), 1, "{}: the effect is had all the same", shape.tool);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_an_old_client_was_not_asked_for_is_read_by_guards_only() {
+    for shape in SHAPES {
+        let stage = Stage::new(Era::Legacy).await;
+        let mut call = shape.call();
+        call["inputResponses"] = json!({"units": {"action": "accept", "content": {"units": "imperial"}}});
+        let played = stage.play("tools/call", call.clone(), &decline()).await;
+        let text = match shape.tool {
+            "weather_a" | "weather_e" | "weather_f" | "weather_naive" => "Weather in Tokyo: 72°F, partly cloudy.",
+            // It gives old clients the default, and does not look.
+            "weather_g" => METRIC,
+            _ => "Cancelled (decline).",
+        };
+        assert_eq!(played.leg.text(), text, "{}", shape.tool);
+        call["requestState"] = json!("r1.whatever");
+        stage.client.request("tools/call", call).await.frozen();
     }
 }
 
