@@ -1,0 +1,28 @@
+"""The Python SDK of the legacy era: questions are pushed to it in the middle of a call. To be told where the server is:
+`http URL`, or `stdio PROGRAM ARGUMENT...`, which starts one."""
+
+import sys
+
+import anyio
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
+
+from gallery import Person, exercised, flows, walk
+
+
+async def main(kind, first, *rest):
+    if kind == "http":
+        transport = streamable_http_client(first)
+    else:
+        transport = stdio_client(StdioServerParameters(command=first, args=list(rest)))
+    person = Person(ElicitResult)
+    walked = flows("legacy")
+    async with transport as (read, write, *_), ClientSession(read, write, elicitation_callback=person.answer) as client:
+        await client.initialize()
+        await walk(client, person, walked)
+    exercised("pushed questions", walked, "each effect once")
+
+
+anyio.run(main, *sys.argv[1:])

@@ -1,0 +1,159 @@
+//! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients.
+//!
+//! What they need is pinned in `interop/` and installed there when it is not. Nothing is skipped: where it cannot be
+//! installed, the step fails and says what is missing. Each pairing becomes a row of the table in `docs/interop.md`, and
+//! the last step compares the two.
+
+mod install;
+mod peer;
+mod process;
+mod suite;
+mod table;
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    process::Command,
+    rc::Rc,
+    time::Duration,
+};
+
+use self::{
+    install::{Npm, Venv},
+    peer::{Peer, Transport},
+    process::{Log, Server, in_time},
+    table::{Document, Row},
+};
+use crate::step::Step;
+
+/// Who walks through the gallery, by which way, and with which script. A further pairing is a further entry.
+const WALKS: [(Peer, Transport, &str); 12] = [
+    (Peer::TypeScript, Transport::Http, "modern.mjs"),
+    (Peer::TypeScript, Transport::Stdio, "modern.mjs"),
+    (Peer::TypeScript, Transport::Http, "byhand.mjs"),
+    (Peer::TypeScript, Transport::Stdio, "byhand.mjs"),
+    (Peer::TypeScriptLegacy, Transport::Http, "legacy.mjs"),
+    (Peer::TypeScriptLegacy, Transport::Stdio, "legacy.mjs"),
+    (Peer::Python, Transport::Http, "modern.py"),
+    (Peer::Python, Transport::Stdio, "modern.py"),
+    (Peer::Python, Transport::Http, "byhand.py"),
+    (Peer::Python, Transport::Stdio, "byhand.py"),
+    (Peer::PythonLegacy, Transport::Http, "legacy.py"),
+    (Peer::PythonLegacy, Transport::Stdio, "legacy.py"),
+];
+
+/// Far longer than a peer takes, which is a few seconds.
+const LIMIT: Duration = Duration::from_secs(90);
+
+type Work = Box<dyn Fn(&Interop) -> Result<(), String>>;
+
+/// The command that does it all again, and the one that also writes the table down.
+const AGAIN: &str = "xtask interop";
+pub(crate) const WRITE: &str = "xtask interop --write";
+
+/// All pairings, against the programs that an earlier step has built. With `write`, the table is written down and not
+/// compared.
+pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
+    let interop = Rc::new(Interop::new(root, built));
+    let mut steps = Vec::new();
+    let mut step = |doing: String, work: Work| {
+        let interop = interop.clone();
+        steps.push(Step::cargo(doing, AGAIN).by(move || work(&interop)));
+    };
+    step("install the peers from npm".to_owned(), Box::new(|interop| interop.npm.install()));
+    for venv in interop.venvs() {
+        step(format!("install the peer of {}", venv.requirements()), Box::new(move |_| venv.install()));
+    }
+    for args in suite::RUNS {
+        let doing = format!("run the conformance suite, {args}");
+        step(doing, Box::new(move |interop| interop.conform(args)));
+    }
+    for (peer, transport, script) in WALKS {
+        let doing = format!("let {} walk through the gallery over {transport} ({script})", peer.name());
+        step(doing, Box::new(move |interop| interop.walk(peer, transport, script)));
+    }
+    let doing = if write { "write the table down" } else { "compare the table with what is written down" };
+    step(doing.to_owned(), Box::new(move |interop| interop.tabulate(write)));
+    steps
+}
+
+struct Interop {
+    npm: Npm,
+    folder: PathBuf,
+    document: Document,
+    built: PathBuf,
+    rows: RefCell<Vec<Row>>,
+}
+
+impl Interop {
+    fn new(root: &Path, built: &Path) -> Self {
+        let folder = root.join("interop");
+        Self {
+            npm: Npm::of(&folder),
+            document: Document(root.join("docs/interop.md")),
+            built: built.to_owned(),
+            rows: RefCell::default(),
+            folder,
+        }
+    }
+
+    fn venvs(&self) -> [Venv; 2] {
+        [Venv::of(&self.folder, "requirements.txt"), Venv::of(&self.folder, "requirements-legacy.txt")]
+    }
+
+    /// Runs the conformance suite against the server that was written for it.
+    fn conform(&self, args: &'static str) -> Result<(), String> {
+        let server = Server::start(&mut Command::new(self.built.join("conformance-server")))?;
+        let log = self.log()?;
+        let results = log.path().with_extension("results");
+        let ran = in_time(suite::command(&self.npm, &server.url, args, &results), LIMIT, &log);
+        let checks = suite::read(&results);
+        let result = ran.and_then(|()| checks?.passed()).map_err(|problem| log.with(&problem, server))?;
+        self.row(Peer::Suite, suite::era(args), "HTTP", format!("the server scenarios of `{args}`"), result)
+    }
+
+    /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
+    fn walk(&self, peer: Peer, transport: Transport, script: &str) -> Result<(), String> {
+        let program = self.built.join("rounds");
+        let mut client = peer.command(self, script);
+        let log = self.log()?;
+        match transport {
+            Transport::Http => {
+                let server = Server::start(Command::new(&program).args(["serve", "--http", "127.0.0.1:0"]))?;
+                client.args(["http", &server.url]);
+                in_time(client, LIMIT, &log).map_err(|problem| log.with(&problem, server))?;
+            }
+            Transport::Stdio => {
+                client.arg("stdio").arg(&program).args(["serve", "--stdio"]);
+                in_time(client, LIMIT, &log).map_err(|problem| log.alone(&problem))?;
+            }
+        }
+        let exercised = log.exercised()?;
+        self.row(peer, peer.era(), transport.name(), exercised, "pass".to_owned())
+    }
+
+    /// Where the next peer leaves what it prints.
+    fn log(&self) -> Result<Log, String> {
+        Log::new(&self.built.join("interop"), self.rows.borrow().len())
+    }
+
+    fn row(
+        &self,
+        peer: Peer,
+        era: &'static str,
+        transport: &'static str,
+        exercised: String,
+        result: String,
+    ) -> Result<(), String> {
+        println!("{result}: {exercised}");
+        let row = Row { peer: peer.name(), version: peer.version(self)?, era, transport, exercised, result };
+        self.rows.borrow_mut().push(row);
+        Ok(())
+    }
+
+    fn tabulate(&self, write: bool) -> Result<(), String> {
+        let table = table::of(&self.rows.borrow());
+        println!("\n{table}");
+        if write { self.document.write(&table) } else { self.document.compare(&table) }
+    }
+}

@@ -1,0 +1,76 @@
+//! Who the peers are: their names, their versions, and how they are started.
+
+use std::{fmt, process::Command};
+
+use super::Interop;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Suite,
+    TypeScript,
+    TypeScriptLegacy,
+    Python,
+    PythonLegacy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Http,
+    Stdio,
+}
+
+impl Peer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Suite => "the conformance suite",
+            Self::TypeScript | Self::TypeScriptLegacy => "the TypeScript SDK's client",
+            Self::Python | Self::PythonLegacy => "the Python SDK's client",
+        }
+    }
+
+    /// The revision of the protocol that it speaks.
+    pub(super) fn era(self) -> &'static str {
+        match self {
+            Self::TypeScriptLegacy | Self::PythonLegacy => "2025-11-25",
+            Self::Suite | Self::TypeScript | Self::Python => "2026-07-28",
+        }
+    }
+
+    /// The version that is pinned, which is the one that is installed.
+    pub(super) fn version(self, interop: &Interop) -> Result<String, String> {
+        match self {
+            Self::Suite => interop.npm.version("@modelcontextprotocol/conformance"),
+            Self::TypeScript => interop.npm.version("@modelcontextprotocol/client"),
+            Self::TypeScriptLegacy => interop.npm.version("sdk-legacy"),
+            Self::Python => interop.venvs()[0].version("mcp"),
+            Self::PythonLegacy => interop.venvs()[1].version("mcp"),
+        }
+    }
+
+    /// A script of ours in its language, run with what is installed for it.
+    pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
+        let [modern, legacy] = interop.venvs();
+        let (mut command, language) = match self {
+            Self::Suite | Self::TypeScript | Self::TypeScriptLegacy => (interop.npm.node(), "typescript"),
+            Self::Python => (modern.python(), "python"),
+            Self::PythonLegacy => (legacy.python(), "python"),
+        };
+        command.arg(interop.folder.join(language).join(script));
+        command
+    }
+}
+
+impl Transport {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Stdio => "stdio",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
