@@ -4,17 +4,23 @@ comes of it is in `flows.json`. Both versions of the SDK use this."""
 import json
 from pathlib import Path
 
-GALLERY = json.loads((Path(__file__).parent.parent / "flows.json").read_text())
+INTEROP = Path(__file__).parent.parent
+GALLERY = json.loads((INTEROP / "flows.json").read_text())
 
 
 def flows(era):
     """The flows of an era, one for each tool that they name."""
-    chosen = [flow for flow in GALLERY["flows"] if flow.get("era", era) == era]
-    return [
-        {**flow, "tool": tool} if tool else flow
-        for flow in chosen
-        for tool in flow.get("tools", [None])
-    ]
+    return each(flow for flow in GALLERY["flows"] if flow.get("era", era) == era)
+
+
+def theirs(server):
+    """The flows of the servers that are written with the SDKs."""
+    known = json.loads((INTEROP / "servers.json").read_text())["flows"]
+    return each(flow for flow in known if flow.get("server", server) == server)
+
+
+def each(chosen):
+    return [{**flow, "tool": tool} if tool else flow for flow in chosen for tool in flow.get("tools", [None])]
 
 
 def send(client, flow, **further):
@@ -68,7 +74,6 @@ async def walk(client, person, walked):
         check(flow, await send(client, flow))
         person.was_asked_everything()
         tell(flow)
-    await count(client, walked)
 
 
 async def count(client, walked):

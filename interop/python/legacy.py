@@ -9,7 +9,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
-from gallery import Person, exercised, flows, walk
+from gallery import Person, count, exercised, flows, walk
 
 
 async def main(kind, first, *rest):
@@ -22,6 +22,7 @@ async def main(kind, first, *rest):
     async with transport as (read, write, *_), ClientSession(read, write, elicitation_callback=person.answer) as client:
         await client.initialize()
         await walk(client, person, walked)
+        await count(client, walked)
     exercised("pushed questions", walked, "each effect once")
 
 

@@ -7,7 +7,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
 
-from gallery import Person, exercised, flows, walk
+from gallery import Person, count, exercised, flows, walk
 
 
 async def main(kind, first, *rest):
@@ -16,6 +16,7 @@ async def main(kind, first, *rest):
     walked = flows("modern")
     async with Client(server, mode="2026-07-28", elicitation_callback=person.answer) as client:
         await walk(client, person, walked)
+        await count(client, walked)
     exercised("its own loop", walked, "each effect once")
 
 

@@ -3,13 +3,17 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 
-const gallery = JSON.parse(readFileSync(new URL('../flows.json', import.meta.url)));
+const read = file => JSON.parse(readFileSync(new URL(file, import.meta.url)));
+const gallery = read('../flows.json');
 
 /** The flows of an era, one for each tool that they name. */
-export function flows(era) {
-    return gallery.flows
-        .filter(flow => (flow.era ?? era) === era)
-        .flatMap(({ tools, ...flow }) => (tools ? tools.map(tool => ({ ...flow, tool })) : [flow]));
+export const flows = era => each(gallery.flows.filter(flow => (flow.era ?? era) === era));
+
+/** The flows of the servers that are written with the SDKs. */
+export const theirs = server => each(read('../servers.json').flows.filter(flow => (flow.server ?? server) === server));
+
+function each(flows) {
+    return flows.flatMap(({ tools, ...flow }) => (tools ? tools.map(tool => ({ ...flow, tool })) : [flow]));
 }
 
 /** How to send what a flow sends, with a client of either SDK, and further params in the loop by hand. */
@@ -53,7 +57,6 @@ export async function walk(client, person, flows) {
         person.wasAskedEverything();
         tell(flow);
     }
-    await count(client, flows);
 }
 
 /** What ran once for each call, and no more often. */

@@ -4,7 +4,7 @@ import { StdioClientTransport } from 'sdk-legacy/client/stdio.js';
 import { StreamableHTTPClientTransport } from 'sdk-legacy/client/streamableHttp.js';
 import { ElicitRequestSchema } from 'sdk-legacy/types.js';
 import { transport } from './connect.mjs';
-import { exercised, flows, person, walk } from './gallery.mjs';
+import { count, exercised, flows, person, walk } from './gallery.mjs';
 
 const user = person();
 const client = new Client({ name: 'typescript-legacy', version: '1' }, { capabilities: { elicitation: {} } });
@@ -12,5 +12,6 @@ client.setRequestHandler(ElicitRequestSchema, user.answer);
 await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
 const walked = flows('legacy');
 await walk(client, user, walked);
+await count(client, walked);
 await client.close();
 exercised('pushed questions', walked, ['each effect once']);

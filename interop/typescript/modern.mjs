@@ -2,7 +2,7 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { transport } from './connect.mjs';
-import { exercised, flows, person, walk } from './gallery.mjs';
+import { count, exercised, flows, person, walk } from './gallery.mjs';
 
 const user = person();
 const client = new Client(
@@ -13,5 +13,6 @@ client.setRequestHandler('elicitation/create', user.answer);
 await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
 const walked = flows('modern');
 await walk(client, user, walked);
+await count(client, walked);
 await client.close();
 exercised('its own loop', walked, ['each effect once']);

@@ -27,19 +27,26 @@ use self::{
 use crate::step::Step;
 
 /// Who walks through the gallery, by which way, and with which script. A further pairing is a further entry.
-const WALKS: [(Peer, Transport, &str); 12] = [
-    (Peer::TypeScript, Transport::Http, "modern.mjs"),
-    (Peer::TypeScript, Transport::Stdio, "modern.mjs"),
-    (Peer::TypeScript, Transport::Http, "byhand.mjs"),
-    (Peer::TypeScript, Transport::Stdio, "byhand.mjs"),
-    (Peer::TypeScriptLegacy, Transport::Http, "legacy.mjs"),
-    (Peer::TypeScriptLegacy, Transport::Stdio, "legacy.mjs"),
-    (Peer::Python, Transport::Http, "modern.py"),
-    (Peer::Python, Transport::Stdio, "modern.py"),
-    (Peer::Python, Transport::Http, "byhand.py"),
-    (Peer::Python, Transport::Stdio, "byhand.py"),
-    (Peer::PythonLegacy, Transport::Http, "legacy.py"),
-    (Peer::PythonLegacy, Transport::Stdio, "legacy.py"),
+const WALKS: [(Peer, Transport, &str); 13] = [
+    (Peer::TypeScript, Transport::Http, "typescript/modern.mjs"),
+    (Peer::TypeScript, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::TypeScript, Transport::Http, "typescript/byhand.mjs"),
+    (Peer::TypeScript, Transport::Stdio, "typescript/byhand.mjs"),
+    (Peer::TypeScriptLegacy, Transport::Http, "typescript/legacy.mjs"),
+    (Peer::TypeScriptLegacy, Transport::Stdio, "typescript/legacy.mjs"),
+    (Peer::Python, Transport::Http, "python/modern.py"),
+    (Peer::Python, Transport::Stdio, "python/modern.py"),
+    (Peer::Python, Transport::Http, "python/byhand.py"),
+    (Peer::Python, Transport::Stdio, "python/byhand.py"),
+    (Peer::PythonLegacy, Transport::Http, "python/legacy.py"),
+    (Peer::PythonLegacy, Transport::Stdio, "python/legacy.py"),
+    (Peer::Mcpdo, Transport::Http, "mcpdo/walk.mjs"),
+];
+
+/// Servers that are written with an SDK, and the script in which the SDK's own client walks through each.
+const THEIRS: [(Peer, &str, &str); 2] = [
+    (Peer::TypeScript, "typescript/server.mjs", "typescript/theirs.mjs"),
+    (Peer::Python, "python/server.py", "python/theirs.py"),
 ];
 
 /// Far longer than a peer takes, which is a few seconds.
@@ -71,6 +78,12 @@ pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
     for (peer, transport, script) in WALKS {
         let doing = format!("let {} walk through the gallery over {transport} ({script})", peer.name());
         step(doing, Box::new(move |interop| interop.walk(peer, transport, script)));
+    }
+    for (peer, server, script) in THEIRS {
+        for transport in [Transport::Http, Transport::Stdio] {
+            let doing = format!("let {} walk through a server of its own over {transport}", peer.name());
+            step(doing, Box::new(move |interop| interop.warrant(peer, transport, server, script)));
+        }
     }
     let doing = if write { "write the table down" } else { "compare the table with what is written down" };
     step(doing.to_owned(), Box::new(move |interop| interop.tabulate(write)));
@@ -114,22 +127,41 @@ impl Interop {
 
     /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
     fn walk(&self, peer: Peer, transport: Transport, script: &str) -> Result<(), String> {
-        let program = self.built.join("rounds");
-        let mut client = peer.command(self, script);
+        let mut server = Command::new(self.built.join("rounds"));
+        server.arg("serve").args(match transport {
+            Transport::Http => &["--http", "127.0.0.1:0"][..],
+            Transport::Stdio => &["--stdio"],
+        });
+        let exercised = self.pair(peer.command(self, script), transport, server)?;
+        self.row(peer, peer.era(), transport.name(), exercised, "pass".to_owned())
+    }
+
+    /// Lets a client walk through a server that is written with the same SDK. It is no pairing of ours, and shows that a client
+    /// of ours which cannot do it is to blame.
+    fn warrant(&self, peer: Peer, transport: Transport, server: &str, script: &str) -> Result<(), String> {
+        let mut server = peer.command(self, server);
+        if transport == Transport::Stdio {
+            server.arg("stdio");
+        }
+        println!("{}", self.pair(peer.command(self, script), transport, server)?);
+        Ok(())
+    }
+
+    /// Runs a client, and gives what it says that it has done. Over stdio it is the client that starts the server.
+    fn pair(&self, mut client: Command, transport: Transport, mut server: Command) -> Result<String, String> {
         let log = self.log()?;
         match transport {
             Transport::Http => {
-                let server = Server::start(Command::new(&program).args(["serve", "--http", "127.0.0.1:0"]))?;
+                let server = Server::start(&mut server)?;
                 client.args(["http", &server.url]);
                 in_time(client, LIMIT, &log).map_err(|problem| log.with(&problem, server))?;
             }
             Transport::Stdio => {
-                client.arg("stdio").arg(&program).args(["serve", "--stdio"]);
+                client.arg("stdio").arg(server.get_program()).args(server.get_args());
                 in_time(client, LIMIT, &log).map_err(|problem| log.alone(&problem))?;
             }
         }
-        let exercised = log.exercised()?;
-        self.row(peer, peer.era(), transport.name(), exercised, "pass".to_owned())
+        log.exercised()
     }
 
     /// Where the next peer leaves what it prints.

@@ -11,6 +11,7 @@ pub(super) enum Peer {
     TypeScriptLegacy,
     Python,
     PythonLegacy,
+    Mcpdo,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,7 @@ impl Peer {
             Self::Suite => "the conformance suite",
             Self::TypeScript | Self::TypeScriptLegacy => "the TypeScript SDK's client",
             Self::Python | Self::PythonLegacy => "the Python SDK's client",
+            Self::Mcpdo => "mcpdo, of the Inspector",
         }
     }
 
@@ -32,7 +34,7 @@ impl Peer {
     pub(super) fn era(self) -> &'static str {
         match self {
             Self::TypeScriptLegacy | Self::PythonLegacy => "2025-11-25",
-            Self::Suite | Self::TypeScript | Self::Python => "2026-07-28",
+            Self::Suite | Self::TypeScript | Self::Python | Self::Mcpdo => "2026-07-28",
         }
     }
 
@@ -42,20 +44,21 @@ impl Peer {
             Self::Suite => interop.npm.version("@modelcontextprotocol/conformance"),
             Self::TypeScript => interop.npm.version("@modelcontextprotocol/client"),
             Self::TypeScriptLegacy => interop.npm.version("sdk-legacy"),
+            Self::Mcpdo => interop.npm.version("@modelcontextprotocol/inspector"),
             Self::Python => interop.venvs()[0].version("mcp"),
             Self::PythonLegacy => interop.venvs()[1].version("mcp"),
         }
     }
 
-    /// A script of ours in its language, run with what is installed for it.
+    /// A script of ours, run with what is installed for the peer.
     pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
         let [modern, legacy] = interop.venvs();
-        let (mut command, language) = match self {
-            Self::Suite | Self::TypeScript | Self::TypeScriptLegacy => (interop.npm.node(), "typescript"),
-            Self::Python => (modern.python(), "python"),
-            Self::PythonLegacy => (legacy.python(), "python"),
+        let mut command = match self {
+            Self::Suite | Self::TypeScript | Self::TypeScriptLegacy | Self::Mcpdo => interop.npm.node(),
+            Self::Python => modern.python(),
+            Self::PythonLegacy => legacy.python(),
         };
-        command.arg(interop.folder.join(language).join(script));
+        command.arg(interop.folder.join(script));
         command
     }
 }
