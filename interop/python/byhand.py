@@ -7,7 +7,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import ElicitResult
 
-from gallery import check, count, exercised, expect, flows, send, tell
+from gallery import check, count, exercised, expect, flows, name, send, tell
 
 
 async def behind_our_back(_context, _params):
@@ -59,6 +59,16 @@ def timeless(reply):
     return reply.model_dump(exclude={"meta"})
 
 
+async def cannot_be_asked(client, flow):
+    try:
+        await send(client, flow)
+    except MCPError as error:
+        expect(error.error.code, -32021, "the code of a missing capability")
+        expect(error.error.data, {"requiredCapabilities": {"elicitation": {}}}, "the data of a missing capability")
+    else:
+        raise AssertionError("it was asked")
+
+
 async def main(kind, first, *rest):
     server = first if kind == "http" else StdioServerParameters(command=first, args=list(rest))
     walked = flows("modern")
@@ -67,11 +77,16 @@ async def main(kind, first, *rest):
             await play(client, flow)
             tell(flow)
         await count(client, walked)
+    # Nothing that asks can be had by a client that declares nothing.
+    async with Client(server, mode="2026-07-28") as mute:
+        for flow in {name(flow): flow for flow in walked}.values():
+            await cannot_be_asked(mute, flow)
     exercised(
         "the loop by hand",
         walked,
         "changed states and other answers refused",
         "every leg sent twice, each effect once",
+        "without the capability -32021",
     )
 
 

@@ -5,17 +5,16 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { transport } from './connect.mjs';
 import { check, count, exercised, flows, send, tell } from './gallery.mjs';
 
-const client = new Client(
-    { name: 'typescript-by-hand', version: '1' },
-    {
-        capabilities: { elicitation: { form: {} } },
-        versionNegotiation: { mode: { pin: '2026-07-28' } },
-        inputRequired: { autoFulfill: false }
-    }
-);
-// Without a handler there is nothing to declare; it is never called.
-client.setRequestHandler('elicitation/create', () => assert.fail('asked behind our back'));
-await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
+async function connect(capabilities) {
+    const client = new Client(
+        { name: 'typescript-by-hand', version: '1' },
+        { capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } }, inputRequired: { autoFulfill: false } }
+    );
+    await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
+    return client;
+}
+
+const client = await connect({ elicitation: { form: {} } });
 
 const leg = (flow, params) => send(client, flow, params, [{ allowInputRequired: true }]);
 
@@ -56,7 +55,17 @@ for (const flow of walked) {
 }
 await count(client, walked);
 await client.close();
+
+// Nothing that asks can be had by a client that declares nothing.
+const mute = await connect({});
+for (const flow of new Map(walked.map(flow => [flow.tool ?? flow.prompt ?? flow.resource, flow])).values()) {
+    const error = await send(mute, flow).then(() => assert.fail('it was asked'), error => error);
+    assert.equal(error.code, -32021);
+    assert.deepEqual(error.data, { requiredCapabilities: { elicitation: {} } });
+}
+await mute.close();
 exercised('the loop by hand', walked, [
     'changed states and other answers refused',
-    'every leg sent twice, each effect once'
+    'every leg sent twice, each effect once',
+    'without the capability -32021'
 ]);

@@ -9,9 +9,9 @@ use rmcp::{
         common::{AsRequestContext, FromContextPart},
         prompt::{IntoGetPromptResult, PromptContext},
         router::prompt::PromptRoute,
-        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
+        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, parse_json_object, schema_for_input},
     },
-    model::{Prompt, Tool},
+    model::{CallToolResult, ContentBlock, Prompt, Tool},
     schemars::JsonSchema,
     service::RequestContext,
 };
@@ -279,10 +279,15 @@ where
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     let schema = schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool: {why}"));
     ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.request_context, context.arguments);
+        let flow = Durable::from_context(&context.request_context);
+        let arguments = parse_json_object(context.arguments.unwrap_or_default());
         Box::pin(async move {
-            let (flow, arguments) = prepared?;
-            handler(flow, arguments).await.into_call_tool_result()
+            let flow = flow?;
+            match arguments {
+                Ok(arguments) => handler(flow, arguments).await.into_call_tool_result(),
+                // In words, as rmcp does it for other tools: the model reads them, and calls again.
+                Err(misfit) => Ok(CallToolResult::error(vec![ContentBlock::text(misfit.message)]).into()),
+            }
         }) as BoxFuture<'_, _>
     })
 }
@@ -298,22 +303,11 @@ where
 {
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.context, context.arguments);
-        Box::pin(async move {
-            let (flow, arguments) = prepared?;
-            handler(flow, arguments).await.map_err(ErrorData::from)?.into_get_prompt_result()
-        }) as BoxFuture<'_, _>
+        let flow = Durable::from_context(&context.context);
+        let arguments = parse_json_object(context.arguments.unwrap_or_default());
+        Box::pin(async move { handler(flow?, arguments?).await.map_err(ErrorData::from)?.into_get_prompt_result() })
+            as BoxFuture<'_, _>
     })
-}
-
-fn prepare<S: Send + Sync + 'static, P: DeserializeOwned>(
-    context: &RequestContext<RoleServer>,
-    arguments: Option<rmcp::model::JsonObject>,
-) -> Result<(Durable<S>, P), ErrorData> {
-    let flow = Durable::from_context(context)?;
-    let arguments = serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None))?;
-    Ok((flow, arguments))
 }
 
 /// Questions that are asked together, in one round: tuples of [`Asking`].
