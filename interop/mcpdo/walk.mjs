@@ -1,5 +1,5 @@
 // mcpdo, the Inspector's command line, which keeps a call waiting in a daemon while its person thinks. To be told where the
-// server is: `http URL`.
+// server is: `modern http URL`.
 //
 // Every command is a process of its own and takes a second, so it takes a shorter walk than others: one tool of each kind.
 import assert from 'node:assert/strict';
@@ -50,11 +50,11 @@ async function play(flow) {
     tell(flow);
 }
 
-const [, , , url] = process.argv;
-const walked = flows('modern').filter(({ tool }) => ['weather_e', 'weather_h', 'book_flight'].includes(tool));
+const [era, , url] = process.argv.slice(2);
+const walked = flows(era).filter(({ tool }) => ['weather_e', 'weather_h', 'book_flight'].includes(tool));
 try {
-    const connected = await json('connect', url, '--transport', 'http', '--era', 'modern', '--elicit', 'form', '--connection', 'c');
-    assert.equal(connected.protocolEra, 'modern');
+    const connected = await json('connect', url, '--transport', 'http', '--era', era, '--elicit', 'form', '--connection', 'c');
+    assert.equal(connected.protocolEra, era);
     for (const flow of walked) await play(flow);
     exercised('its daemon', walked, ['a process for each leg']);
 } finally {

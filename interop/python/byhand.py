@@ -1,5 +1,5 @@
 """The Python SDK of the modern era, with the loop written out: every leg is looked at, and some are sent twice. To be told
-where the server is: `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts one."""
+where the server is: `modern http URL`, or `modern stdio PROGRAM ARGUMENT...`, which starts one."""
 
 import sys
 
@@ -69,9 +69,9 @@ async def cannot_be_asked(client, flow):
         raise AssertionError("it was asked")
 
 
-async def main(kind, first, *rest):
+async def main(era, kind, first, *rest):
     server = first if kind == "http" else StdioServerParameters(command=first, args=list(rest))
-    walked = flows("modern")
+    walked = flows(era)
     async with Client(server, mode="2026-07-28", elicitation_callback=behind_our_back) as client:
         for flow in walked:
             await play(client, flow)

@@ -1,5 +1,5 @@
 """The Python SDK of the legacy era: questions are pushed to it in the middle of a call. To be told where the server is:
-`http URL`, or `stdio PROGRAM ARGUMENT...`, which starts one."""
+`legacy http URL`, or `legacy stdio PROGRAM ARGUMENT...`, which starts one."""
 
 import sys
 
@@ -12,13 +12,13 @@ from mcp.types import ElicitResult
 from gallery import Person, count, exercised, flows, walk
 
 
-async def main(kind, first, *rest):
+async def main(era, kind, first, *rest):
     if kind == "http":
         transport = streamable_http_client(first)
     else:
         transport = stdio_client(StdioServerParameters(command=first, args=list(rest)))
     person = Person(ElicitResult)
-    walked = flows("legacy")
+    walked = flows(era)
     async with transport as (read, write, *_), ClientSession(read, write, elicitation_callback=person.answer) as client:
         await client.initialize()
         await walk(client, person, walked)

@@ -9,7 +9,7 @@ from mcp_types import ElicitResult
 from gallery import Person, exercised, theirs, walk
 
 
-async def main(kind, first, *rest):
+async def main(_era, kind, first, *rest):
     server = first if kind == "http" else StdioServerParameters(command=first, args=list(rest))
     person = Person(ElicitResult)
     walked = theirs("python")

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { transport } from './connect.mjs';
+import { era, transport } from './connect.mjs';
 import { check, count, exercised, flows, send, tell } from './gallery.mjs';
 
 async function connect(capabilities) {
@@ -30,7 +30,7 @@ const timeless = ({ _meta, ...reply }) => reply;
 
 const changed = state => state.slice(0, -1) + (state.endsWith('A') ? 'B' : 'A');
 
-const walked = flows('modern');
+const walked = flows(era);
 for (const flow of walked) {
     let reply = await leg(flow);
     let answered = {};

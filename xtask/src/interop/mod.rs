@@ -20,27 +20,31 @@ use std::{
 
 use self::{
     install::{Npm, Venv},
-    peer::{Peer, Transport},
+    peer::{Era, Peer, Transport},
     process::{Log, Server, in_time},
     table::{Document, Row},
 };
 use crate::step::Step;
 
-/// Who walks through the gallery, by which way, and with which script. A further pairing is a further entry.
-const WALKS: [(Peer, Transport, &str); 13] = [
-    (Peer::TypeScript, Transport::Http, "typescript/modern.mjs"),
-    (Peer::TypeScript, Transport::Stdio, "typescript/modern.mjs"),
-    (Peer::TypeScript, Transport::Http, "typescript/byhand.mjs"),
-    (Peer::TypeScript, Transport::Stdio, "typescript/byhand.mjs"),
-    (Peer::TypeScriptLegacy, Transport::Http, "typescript/legacy.mjs"),
-    (Peer::TypeScriptLegacy, Transport::Stdio, "typescript/legacy.mjs"),
-    (Peer::Python, Transport::Http, "python/modern.py"),
-    (Peer::Python, Transport::Stdio, "python/modern.py"),
-    (Peer::Python, Transport::Http, "python/byhand.py"),
-    (Peer::Python, Transport::Stdio, "python/byhand.py"),
-    (Peer::PythonLegacy, Transport::Http, "python/legacy.py"),
-    (Peer::PythonLegacy, Transport::Stdio, "python/legacy.py"),
-    (Peer::Mcpdo, Transport::Http, "mcpdo/walk.mjs"),
+/// Who walks through the gallery, what they speak, by which way, and with which script. A further pairing is a further entry.
+const WALKS: [(Peer, Era, Transport, &str); 17] = [
+    (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/byhand.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/byhand.mjs"),
+    (Peer::TypeScript, Era::Legacy, Transport::Http, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Legacy, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::TypeScriptLegacy, Era::Legacy, Transport::Http, "typescript/legacy.mjs"),
+    (Peer::TypeScriptLegacy, Era::Legacy, Transport::Stdio, "typescript/legacy.mjs"),
+    (Peer::Python, Era::Modern, Transport::Http, "python/modern.py"),
+    (Peer::Python, Era::Modern, Transport::Stdio, "python/modern.py"),
+    (Peer::Python, Era::Modern, Transport::Http, "python/byhand.py"),
+    (Peer::Python, Era::Modern, Transport::Stdio, "python/byhand.py"),
+    (Peer::Python, Era::Legacy, Transport::Http, "python/modern.py"),
+    (Peer::Python, Era::Legacy, Transport::Stdio, "python/modern.py"),
+    (Peer::PythonLegacy, Era::Legacy, Transport::Http, "python/legacy.py"),
+    (Peer::PythonLegacy, Era::Legacy, Transport::Stdio, "python/legacy.py"),
+    (Peer::Mcpdo, Era::Modern, Transport::Http, "mcpdo/walk.mjs"),
 ];
 
 /// Servers that are written with an SDK, and the script in which the SDK's own client walks through each.
@@ -75,9 +79,10 @@ pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
         let doing = format!("run the conformance suite, {args}");
         step(doing, Box::new(move |interop| interop.conform(args)));
     }
-    for (peer, transport, script) in WALKS {
-        let doing = format!("let {} walk through the gallery over {transport} ({script})", peer.name());
-        step(doing, Box::new(move |interop| interop.walk(peer, transport, script)));
+    for (peer, era, transport, script) in WALKS {
+        let (name, revision) = (peer.name(), era.revision());
+        let doing = format!("let {name} walk through the gallery over {transport} in {revision} ({script})");
+        step(doing, Box::new(move |interop| interop.walk(peer, era, transport, script)));
     }
     for (peer, server, script) in THEIRS {
         for transport in [Transport::Http, Transport::Stdio] {
@@ -126,14 +131,14 @@ impl Interop {
     }
 
     /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
-    fn walk(&self, peer: Peer, transport: Transport, script: &str) -> Result<(), String> {
+    fn walk(&self, peer: Peer, era: Era, transport: Transport, script: &str) -> Result<(), String> {
         let mut server = Command::new(self.built.join("rounds"));
         server.arg("serve").args(match transport {
             Transport::Http => &["--http", "127.0.0.1:0"][..],
             Transport::Stdio => &["--stdio"],
         });
-        let exercised = self.pair(peer.command(self, script), transport, server)?;
-        self.row(peer, peer.era(), transport.name(), exercised, "pass".to_owned())
+        let exercised = self.pair(peer.command(self, script), era, transport, server)?;
+        self.row(peer, era.revision(), transport.name(), exercised, "pass".to_owned())
     }
 
     /// Lets a client walk through a server that is written with the same SDK. It is no pairing of ours, and shows that a client
@@ -143,13 +148,14 @@ impl Interop {
         if transport == Transport::Stdio {
             server.arg("stdio");
         }
-        println!("{}", self.pair(peer.command(self, script), transport, server)?);
+        println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
         Ok(())
     }
 
     /// Runs a client, and gives what it says that it has done. Over stdio it is the client that starts the server.
-    fn pair(&self, mut client: Command, transport: Transport, mut server: Command) -> Result<String, String> {
+    fn pair(&self, mut client: Command, era: Era, transport: Transport, mut server: Command) -> Result<String, String> {
         let log = self.log()?;
+        client.arg(era.name());
         match transport {
             Transport::Http => {
                 let server = Server::start(&mut server)?;

@@ -20,6 +20,13 @@ pub(super) enum Transport {
     Stdio,
 }
 
+/// What a peer speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    Modern,
+    Legacy,
+}
+
 impl Peer {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -27,14 +34,6 @@ impl Peer {
             Self::TypeScript | Self::TypeScriptLegacy => "the TypeScript SDK's client",
             Self::Python | Self::PythonLegacy => "the Python SDK's client",
             Self::Mcpdo => "mcpdo, of the Inspector",
-        }
-    }
-
-    /// The revision of the protocol that it speaks.
-    pub(super) fn era(self) -> &'static str {
-        match self {
-            Self::TypeScriptLegacy | Self::PythonLegacy => "2025-11-25",
-            Self::Suite | Self::TypeScript | Self::Python | Self::Mcpdo => "2026-07-28",
         }
     }
 
@@ -60,6 +59,23 @@ impl Peer {
         };
         command.arg(interop.folder.join(script));
         command
+    }
+}
+
+impl Era {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Modern => "modern",
+            Self::Legacy => "legacy",
+        }
+    }
+
+    /// The revision of the protocol.
+    pub(super) fn revision(self) -> &'static str {
+        match self {
+            Self::Modern => "2026-07-28",
+            Self::Legacy => "2025-11-25",
+        }
     }
 }
 
