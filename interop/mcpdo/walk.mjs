@@ -21,11 +21,12 @@ const environment = {
     // It starts its daemon with whichever Node.js is first.
     PATH: `${dirname(process.execPath)}:${process.env.PATH}`
 };
-const deadline = Date.now() + 70_000;
+const deadline = Date.now() + 60_000;
 
 /** Runs one command. It is not waited for longer than the time that is left for all of them. */
-async function mcpdo(...args) {
-    const timeout = Math.max(1, Math.min(20_000, deadline - Date.now()));
+const mcpdo = (...args) => within(Math.max(1, Math.min(20_000, deadline - Date.now())), ...args);
+
+async function within(timeout, ...args) {
     const options = { env: environment, timeout, killSignal: 'SIGKILL' };
     const running = promisify(execFile)(process.execPath, [program, ...args], options);
     running.child.stdin.end();
@@ -58,6 +59,6 @@ try {
     for (const flow of walked) await play(flow);
     exercised('its daemon', walked, ['a process for each leg']);
 } finally {
-    await mcpdo('daemon', 'stop');
+    await within(20_000, 'daemon', 'stop');
     rmSync(home, { recursive: true, force: true, maxRetries: 5 });
 }

@@ -6,6 +6,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
+    sync::mpsc,
     thread::{self, JoinHandle, sleep},
     time::{Duration, Instant},
 };
@@ -16,6 +17,9 @@ pub(super) struct Server {
     pub(super) url: String,
     log: Option<JoinHandle<String>>,
 }
+
+/// Far longer than a server takes to start, which is a second or two.
+const START: Duration = Duration::from_secs(30);
 
 impl Server {
     /// Starts it, and waits until it says where it listens.
@@ -31,10 +35,16 @@ impl Server {
         let Some(stderr) = server.child.stderr.take() else {
             return Err("the server has no stderr".to_owned());
         };
-        let mut stderr = BufReader::new(stderr);
-        server.url = read_url(&mut stderr)?;
-        // Somebody has to read on, or the server would wait for a reader in the middle of a request.
-        server.log = Some(thread::spawn(move || read_rest(stderr)));
+        let (tell, told) = mpsc::channel();
+        server.log = Some(thread::spawn(move || {
+            let mut stderr = BufReader::new(stderr);
+            // Whoever wanted to know may have given up.
+            let _ = tell.send(read_url(&mut stderr));
+            // Somebody has to read on, or the server would wait for a reader in the middle of a request.
+            read_rest(stderr)
+        }));
+        let said = told.recv_timeout(START);
+        server.url = said.map_err(|_| format!("{name} does not say where it listens"))??;
         Ok(server)
     }
 
