@@ -34,10 +34,17 @@ impl Document {
     /// Expects the table that is written down to be this one.
     pub(super) fn compare(&self, table: &str) -> Result<(), String> {
         let text = self.read()?;
-        if parts(&text)?.1 == table {
+        let written = parts(&text)?.1;
+        if written == table {
             return Ok(());
         }
-        Err(format!("docs/interop.md has another table. If this one is right, write it down:\n  cargo {WRITE}"))
+        let mut problem = "docs/interop.md has another table:\n".to_owned();
+        for (sign, lines, others) in [("-", written, table), ("+", table, written)] {
+            for line in lines.lines().filter(|line| !others.lines().any(|other| other == *line)) {
+                problem.push_str(&format!("{sign} {line}\n"));
+            }
+        }
+        Err(format!("{problem}If this one is right, write it down:\n  cargo {WRITE}"))
     }
 
     /// Writes the table down.
@@ -83,6 +90,8 @@ mod tests {
         let document = Document(std::env::temp_dir().join(format!("xtask-table-{}.md", std::process::id())));
         fs::write(&document.0, format!("Before.\n{BEGIN}{}{END}After.\n", table("fail"))).unwrap();
         let stale = document.compare(&table("pass")).unwrap_err();
+        let differ = "\n- | a client | 1.2 | 2026-07-28 | HTTP | all | fail |\n+ | a client | 1.2 | 2026-07-28 | HTTP | all | pass |\n";
+        assert!(stale.contains(differ), "{stale}");
         assert!(stale.ends_with("cargo xtask interop --write"), "{stale}");
         document.write(&table("pass")).unwrap();
         document.compare(&table("pass")).unwrap();
