@@ -9,9 +9,9 @@ use rmcp::{
         common::{AsRequestContext, FromContextPart},
         prompt::{IntoGetPromptResult, PromptContext},
         router::prompt::PromptRoute,
-        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
+        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, parse_json_object, schema_for_input},
     },
-    model::{Prompt, Tool},
+    model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Prompt, Tool},
     schemars::JsonSchema,
     service::RequestContext,
 };
@@ -282,10 +282,14 @@ where
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     let schema = schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool: {why}"));
     ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.request_context, context.arguments, "Durable");
+        let prepared = prepare::<S>(&context.request_context, "Durable");
+        let arguments = read_arguments(context.arguments);
         Box::pin(async move {
-            let (view, _, arguments) = prepared?;
-            handler(Durable::of(view)?, arguments).await.into_call_tool_result()
+            let (view, _) = prepared?;
+            match arguments {
+                Ok(arguments) => handler(Durable::of(view)?, arguments).await.into_call_tool_result(),
+                Err(misfit) => Ok(misfit),
+            }
         }) as BoxFuture<'_, _>
     })
 }
@@ -301,25 +305,30 @@ where
 {
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.context, context.arguments, "Durable");
+        let prepared = prepare::<S>(&context.context, "Durable");
+        let arguments = parse_json_object(context.arguments.unwrap_or_default());
         Box::pin(async move {
-            let (view, _, arguments) = prepared?;
-            handler(Durable::of(view)?, arguments).await.map_err(ErrorData::from)?.into_get_prompt_result()
+            let (view, _) = prepared?;
+            handler(Durable::of(view)?, arguments?).await.map_err(ErrorData::from)?.into_get_prompt_result()
         }) as BoxFuture<'_, _>
     })
 }
 
-/// What a route needs that is made of functions: the leg, the server, and the arguments.
-pub(super) fn prepare<S: Send + Sync + 'static, P: DeserializeOwned>(
+/// What a route needs that is made of functions: the leg, and the server.
+pub(super) fn prepare<S: Send + Sync + 'static>(
     context: &RequestContext<RoleServer>,
-    arguments: Option<rmcp::model::JsonObject>,
     extractor: &'static str,
-) -> Result<(Arc<View>, Arc<S>, P), ErrorData> {
+) -> Result<(Arc<View>, Arc<S>), ErrorData> {
     let view = View::take(context, extractor)?;
     let server = find(&view)?;
-    let arguments = serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None))?;
-    Ok((view, server, arguments))
+    Ok((view, server))
+}
+
+/// The arguments of such a tool; or why they do not fit, in words, as rmcp does it for other tools: the model reads them, and calls
+/// again.
+pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, CallToolResponse> {
+    let misfit = |error: ErrorData| CallToolResult::error(vec![ContentBlock::text(error.message)]).into();
+    parse_json_object(arguments.unwrap_or_default()).map_err(misfit)
 }
 
 /// Questions that are asked together, in one round: tuples of [`Asking`].

@@ -11,7 +11,7 @@ use rmcp::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    durable::prepare,
+    durable::{prepare, read_arguments},
     posed::{Posed, Settled, read},
 };
 use crate::{
@@ -175,10 +175,15 @@ where
         let Self { name, description, names, run, refused } = self;
         let finish = Arc::new(finish);
         let call = move |context: ToolCallContext<'_, S>| {
-            let at = Step::<S, P>::of(context);
+            let (prepared, arguments) =
+                (prepare(&context.request_context, "Steps"), read_arguments::<P>(context.arguments));
             let (run, finish, refused) = (run.clone(), finish.clone(), refused.clone());
             Box::pin(async move {
-                let at = at?;
+                let (view, server) = prepared?;
+                let at = match arguments {
+                    Ok(arguments) => Step { view, server, arguments: Arc::new(arguments) },
+                    Err(misfit) => return Ok(misfit),
+                };
                 match run(at.clone()).await {
                     Ok(collected) => finish(at, collected).await.into_call_tool_result(),
                     Err(halt) => halt.into_response(at, refused.as_ref()).await,
@@ -271,13 +276,6 @@ pub struct Step<S, P> {
     view: Arc<View>,
     server: Arc<S>,
     arguments: Arc<P>,
-}
-
-impl<S: Send + Sync + 'static, P: DeserializeOwned> Step<S, P> {
-    fn of(context: ToolCallContext<'_, S>) -> Result<Self, ErrorData> {
-        let (view, server, arguments) = prepare(&context.request_context, context.arguments, "Steps")?;
-        Ok(Self { view, server, arguments: Arc::new(arguments) })
-    }
 }
 
 impl<S, P> Step<S, P> {
