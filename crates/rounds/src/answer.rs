@@ -6,7 +6,7 @@ use rmcp::model::InputResponses;
 use serde_json::Value;
 
 use crate::{
-    form::Problem,
+    check::Problem,
     seal::envelope::{Asked, Kind, Settled},
 };
 
