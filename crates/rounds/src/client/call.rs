@@ -120,7 +120,6 @@ impl Call {
 
 /// What became of a leg.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it was made")]
 #[non_exhaustive]
 pub enum Sent {
     /// The call has ended.

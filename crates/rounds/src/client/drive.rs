@@ -60,7 +60,6 @@ pub async fn drive<R: Responder + ?Sized>(
 
 /// Where to start: at the beginning, or in the middle.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is made to be taken apart")]
 #[non_exhaustive]
 pub enum Start {
     /// With the first leg.
@@ -378,7 +377,7 @@ async fn changed(thinking: &mut Option<Thinking>) {
         return;
     }
     *thinking = None;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn since(began: SystemTime, now: SystemTime) -> Duration {
