@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::poll_fn,
+    future::{pending, poll_fn},
     pin::pin,
     task::Poll,
     time::{Duration, SystemTime},
@@ -358,7 +358,7 @@ async fn within<T>(
             biased;
             ready = &mut future => Some(Some(ready)),
             () = changed(&mut thinking) => None,
-            () = clock.sleep(*left), if !still => Some(None),
+            () = async { if still { pending().await } else { clock.sleep(*left).await } } => Some(None),
         };
         if !still {
             *left = left.saturating_sub(since(began, clock.now()));
@@ -377,7 +377,7 @@ async fn changed(thinking: &mut Option<Thinking>) {
         return;
     }
     *thinking = None;
-    std::future::pending::<()>().await;
+    pending::<()>().await;
 }
 
 fn since(began: SystemTime, now: SystemTime) -> Duration {
