@@ -35,6 +35,7 @@ const MAX_STATE: usize = 1 << 20;
 ///     }
 ///     Sent::Later(pending) => { pending.send(server).await?; }
 ///     Sent::Task(task) => println!("goes on as task {}", task.task.task_id),
+///     other => println!("{other:?}"),
 /// }
 /// # Ok(())
 /// # }
