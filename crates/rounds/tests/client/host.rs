@@ -111,7 +111,7 @@ async fn a_pushed_page_without_the_retired_id_is_answered() {
         }
         json!({"method": "elicitation/create", "params": params})
     };
-    let ask = async |question: Question| {
+    let ask = |question: Question| async move {
         assert_eq!(question.url(), Some("https://example.com/?a=b"));
         Ok::<_, String>(Answer::Visit)
     };
@@ -129,7 +129,7 @@ async fn pushed_samples_and_roots_are_answered_where_they_were_declared() {
         json!({"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 7}}),
         json!({"method": "roots/list"}),
     ];
-    let ask = async |question: Question| {
+    let ask = |question: Question| async move {
         Ok::<_, String>(match question.sample() {
             Some(params) => {
                 assert_eq!(params.max_tokens, 7);
@@ -170,7 +170,7 @@ async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
     let kelvin = scripted().answer("units", Answer::Form(object!({"units": "kelvin"})));
     let answers = pushed(Host::new(kelvin), vec![units_form()]).await;
     assert!(answers[0]["error"]["message"].as_str().unwrap().contains("must be one of metric, imperial"));
-    let failing = async |_: Question| Err::<Answer, _>("the terminal is gone");
+    let failing = |_: Question| async { Err::<Answer, _>("the terminal is gone") };
     let answers = pushed(Host::new(failing), vec![units_form()]).await;
     assert_eq!(answers[0]["error"]["message"], "the question was not answered: the terminal is gone");
 }
@@ -178,7 +178,7 @@ async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
 #[tokio::test]
 async fn a_push_that_nobody_answers_in_time_is_cancelled_and_not_declined() {
     let clock = Clock::new();
-    let never = async |_: Question| std::future::pending::<Result<Answer, String>>().await;
+    let never = |_: Question| std::future::pending::<Result<Answer, String>>();
     let host = Host::new(never).with_clock(clock.clone()).with_question_timeout(Duration::from_secs(60));
     let time = async {
         clock.until_asleep(1).await;

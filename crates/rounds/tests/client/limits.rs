@@ -372,7 +372,7 @@ async fn a_failing_responder_ends_the_call_with_its_own_error_and_what_was_answe
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_not_sent() {
     let (raw, client) = Raw::modern(|_| asks_units("s")).await;
-    let responder = async |_: Question| Ok::<_, Gone>(Answer::Form(object!({"units": "kelvin"})));
+    let responder = |_: Question| async { Ok::<_, Gone>(Answer::Form(object!({"units": "kelvin"}))) };
     let error = soon(drive(&client, call(), &responder, Limits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Answer(AnswerError::Invalid { .. })), "{error:?}");
     assert_eq!(raw.requests("tools/call").len(), 1);
@@ -385,7 +385,7 @@ async fn a_question_of_a_kind_that_was_not_declared_is_not_shown_to_anybody() {
         Act::Result(json!({"resultType": "input_required", "inputRequests": asks, "requestState": "s"}))
     })
     .await;
-    let responder = async |_: Question| -> Result<Answer, Gone> { panic!("nobody is to be asked") };
+    let responder = |_: Question| -> std::future::Ready<Result<Answer, Gone>> { panic!("nobody is to be asked") };
     let error = soon(drive(&client, call(), &responder, Limits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::CannotAnswer { key, .. } if key == "roots"), "{error}");
     assert_eq!(raw.requests("tools/call").len(), 1);

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
+mod alone;
 mod bad;
 mod calls;
 mod duties;

@@ -155,7 +155,7 @@ async fn a_server_with_an_address_is_permitted_by_its_address_and_not_by_its_nam
 
 #[test]
 fn what_a_responder_can_do_is_what_is_declared() {
-    let ask = async |_: Question| Ok::<_, String>(Answer::Cancel);
+    let ask = |_: Question| async { Ok::<_, String>(Answer::Cancel) };
     let declared = |host: &dyn Fn() -> Value| host();
     let of = |capabilities: rmcp::model::ClientCapabilities| serde_json::to_value(capabilities).unwrap();
     assert_eq!(
