@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::{Problem, check::check_field};
 
+/// How long the name of a field, or the key of a question, may be, in bytes: errors have them in them.
+pub(super) const MAX_NAME: usize = 256;
+
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -167,8 +170,11 @@ impl Field {
     }
 
     fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Result<Self, String> {
+        if name.len() > MAX_NAME {
+            return Err(format!("it has a field with a name of more than {MAX_NAME} bytes"));
+        }
         if !schema.is_object() {
-            return Err(format!("its field {:?} has no schema", super::error::short(name)));
+            return Err(format!("its field {name:?} has no schema"));
         }
         let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str).map(str::to_owned);
         let fits = |value: &&Value| check_field(&schema, value).is_ok();

@@ -6,7 +6,7 @@ use rmcp::model::{CreateTaskResult, InputRequiredResult, ResultType, ServerResul
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{BadServer, Done, error::short, question::RawQuestion};
+use super::{BadServer, Done, error::short, field::MAX_NAME, question::RawQuestion};
 use crate::Method;
 
 /// Where a server says how long its questions are good for.
@@ -131,6 +131,9 @@ impl Asks {
             bytes += key.len() + question.size();
             read.push((key.to_owned(), question));
             let too_much = |what: String| Err(BadServer::AsksTooMuch { what });
+            if key.len() > MAX_NAME {
+                return too_much(format!("a key of more than {MAX_NAME} bytes"));
+            }
             if read.len() > MAX_QUESTIONS {
                 return too_much(format!("more than {MAX_QUESTIONS} at once"));
             }

@@ -8,7 +8,7 @@ use rmcp::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Responder, host::Thinking};
+use super::{Host, Responder, push::Thinking};
 use crate::{Clock, Era, SystemClock};
 
 /// A connection to a server, and its address if there is one to name.

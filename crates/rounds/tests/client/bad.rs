@@ -140,6 +140,18 @@ async fn more_than_anybody_can_answer_is_refused() {
 }
 
 #[tokio::test]
+async fn names_that_would_fill_a_screen_are_refused() {
+    let long = "n".repeat(1000);
+    let bad = wrong_with(asks(json!({long.as_str(): units_form()}))).await;
+    assert_eq!(bad.to_string(), "its questions are too many or too large: a key of more than 256 bytes");
+    let mut form = units_form();
+    form["params"]["requestedSchema"]["required"] = json!([long]);
+    assert!(matches!(wrong_with(asks(json!({"q": form}))).await, BadServer::Question { .. }));
+    form["params"]["requestedSchema"] = json!({"type": "object", "properties": {long.as_str(): {"type": "string"}}});
+    assert!(matches!(wrong_with(asks(json!({"q": form}))).await, BadServer::Question { .. }));
+}
+
+#[tokio::test]
 async fn an_expiry_that_makes_no_sense_is_no_expiry_or_a_far_one() {
     for (millis, told) in [
         (json!(u64::MAX), true),

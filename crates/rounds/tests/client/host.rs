@@ -189,6 +189,55 @@ async fn a_push_that_nobody_answers_in_time_is_cancelled_and_not_declined() {
 }
 
 #[tokio::test]
+async fn a_responder_that_panics_leaves_no_server_waiting() {
+    let at_once = |_: Question| -> std::future::Ready<Result<Answer, String>> { panic!("no") };
+    async fn later(question: Question) -> Result<Answer, String> {
+        tokio::task::yield_now().await;
+        assert!(question.fields().is_empty(), "no");
+        Ok(Answer::Cancel)
+    }
+    let told = "the question was not answered: whoever was to answer it panicked";
+    assert_eq!(pushed(Host::new(at_once), vec![units_form()]).await[0]["error"]["message"], told);
+    assert_eq!(pushed(Host::new(later), vec![units_form()]).await[0]["error"]["message"], told);
+}
+
+#[tokio::test]
+async fn a_push_that_is_withdrawn_is_no_longer_shown() {
+    struct Shown(Arc<Notify>);
+    impl Drop for Shown {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let (shown, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (on_show, on_gone) = (shown.clone(), gone.clone());
+    let ask = move |_: Question| {
+        let (on_show, shown) = (on_show.clone(), Shown(on_gone.clone()));
+        async move {
+            on_show.notify_one();
+            let _shown = shown;
+            std::future::pending::<Result<Answer, String>>().await
+        }
+    };
+    let select = |ask: Ask| async move {
+        tokio::select! {
+            units = ask.form::<crate::Units>("Which units?") => Ok(format!("{:?}", units?)),
+            () = async { for _ in 0..1000 { tokio::task::yield_now().await } } => Ok("never mind".to_owned()),
+        }
+    };
+    let client = connect(old_server(select), Host::new(ask)).await;
+    let call = Call::tool("x", object!({}));
+    let (sent, ()) = soon(async {
+        tokio::join!(call.send(&client), async {
+            shown.notified().await;
+            gone.notified().await
+        })
+    })
+    .await;
+    assert_eq!(said(sent.unwrap()), "never mind");
+}
+
+#[tokio::test]
 async fn other_calls_go_on_while_somebody_thinks_about_a_push() {
     let (asked, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (on_ask, until) = (asked.clone(), told.clone());
