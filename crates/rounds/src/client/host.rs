@@ -160,6 +160,9 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         if self.eras == Eras::Modern {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, raw.method, None));
         }
+        if let Err(what) = raw.check_size() {
+            return refused(format!("the question is too large: {what}"));
+        }
         let origin = self.server(&context.peer).origin();
         let asked = Arc::new(Context { origin, expires_at: None, pushed: true });
         let question = match Question::read(String::new(), raw, asked, None) {

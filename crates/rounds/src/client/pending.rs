@@ -178,13 +178,16 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// When something is [open](Self::open), or the server is another than the one that [asked](Self::origin): then
-    /// nothing is sent. See [`SendError`] for the rest.
+    /// When something is [open](Self::open), the server is another than the one that [asked](Self::origin), or the
+    /// connection is one of the legacy era: then nothing is sent. See [`SendError`] for the rest.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
         let server = server.into();
         let open = self.open();
         if !open.is_empty() {
             return Err(SendError::Open { keys: open.into_iter().map(str::to_owned).collect() });
+        }
+        if server.is_legacy() {
+            return Err(SendError::LegacyConnection);
         }
         let found = server.origin();
         if !self.origin().is_same(&found) {

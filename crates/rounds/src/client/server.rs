@@ -60,9 +60,13 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Which protocol was agreed on with this server.
+    /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
     pub fn era(&self) -> Era {
-        self.peer.peer_info().map_or(Era::Legacy, |info| Era::of_version(&info.protocol_version))
+        self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(&info.protocol_version))
+    }
+
+    pub(super) fn is_legacy(&self) -> bool {
+        self.era() == Era::Legacy
     }
 }
 

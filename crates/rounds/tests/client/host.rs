@@ -19,7 +19,8 @@ use rmcp::{
 use rounds::{
     Ask, Era, FlowError, Kind,
     client::{
-        Answer, Call, Host, Limits, Outcome, Question, Server, defaults_only, drive, only, scripted, unavailable,
+        Answer, BadServer, Call, Host, Limits, Outcome, Question, SendError, Server, defaults_only, drive, only,
+        scripted, unavailable,
     },
     test::Clock,
 };
@@ -166,6 +167,31 @@ async fn what_is_pushed_and_is_no_question_is_refused() {
 }
 
 #[tokio::test]
+async fn a_push_that_is_too_large_is_refused() {
+    let mut form = units_form();
+    form["params"]["message"] = json!("?".repeat(1 << 20));
+    let answers = pushed(Host::new(knows_units()), vec![form]).await;
+    assert_eq!(answers[0]["error"]["message"], "the question is too large: one of more than 262144 bytes");
+}
+
+#[tokio::test]
+async fn a_pending_call_does_not_begin_anew_over_a_legacy_connection() {
+    let (_raw, modern) = Raw::named("old", Host::new(knows_units()), |_| crate::asks_units("s")).await;
+    let (raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::text("begun anew")).await;
+    let mut pending = crate::asked(Call::tool("x", object!({})).send(&modern).await.unwrap());
+    pending.answer("units", metric()).unwrap();
+    assert!(matches!(pending.send(&legacy).await, Err(SendError::LegacyConnection)));
+    assert!(raw.requests("tools/call").is_empty());
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_asks_by_its_result_is_refused() {
+    let (_raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::asks_units("s")).await;
+    let error = Call::tool("x", object!({})).send(&legacy).await.unwrap_err();
+    assert!(matches!(error, SendError::BadServer(BadServer::AsksInLegacyEra)), "{error:?}");
+}
+
+#[tokio::test]
 async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
     let kelvin = scripted().answer("units", Answer::Form(object!({"units": "kelvin"})));
     let answers = pushed(Host::new(kelvin), vec![units_form()]).await;
@@ -230,7 +256,7 @@ async fn a_push_that_is_withdrawn_is_no_longer_shown() {
     let (sent, ()) = soon(async {
         tokio::join!(call.send(&client), async {
             shown.notified().await;
-            gone.notified().await
+            gone.notified().await;
         })
     })
     .await;
