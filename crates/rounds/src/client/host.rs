@@ -117,7 +117,8 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         self
     }
 
-    /// Connects: with `server/discover` first, then with `initialize` if the server knows only that.
+    /// Connects: with `server/discover` first, then with `initialize` if the server knows only that, or has not answered
+    /// within 10 seconds. A server that answers nothing at all is waited for: put a limit of your own around this.
     ///
     /// # Errors
     ///

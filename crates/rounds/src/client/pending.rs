@@ -225,15 +225,15 @@ pub(super) fn left(until: Option<Timestamp>) -> Option<Duration> {
     until.map(|until| until.since(SystemTime::now().into()))
 }
 
-/// Without the server's state, which is nobody's business.
+/// Without the server's state and without what was typed, neither of which belongs in a log.
 impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("call", &self.call)
             .field("round", &self.round)
             .field("origin", self.origin())
-            .field("questions", &self.questions)
-            .field("answers", &self.answers)
+            .field("questions", &self.questions.iter().map(Question::key).collect::<Vec<_>>())
+            .field("open", &self.open())
             .field("state_bytes", &self.state_bytes())
             .field("expires_at", &self.context.expires_at)
             .finish_non_exhaustive()
