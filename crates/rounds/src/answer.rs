@@ -6,7 +6,7 @@ use rmcp::model::InputResponses;
 use serde_json::{Value, json};
 
 use crate::{
-    form::Problem,
+    check::Problem,
     seal::{
         digest::Fingerprint,
         envelope::{Asked, Kind, Posed, Posing, Settled},

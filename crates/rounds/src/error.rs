@@ -6,11 +6,7 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorCode},
 };
 
-use crate::{
-    form::{Problem, Unaskable},
-    ledger::LedgerError,
-    refusal::Refusal,
-};
+use crate::{check::Problem, form::Unaskable, ledger::LedgerError, refusal::Refusal};
 
 /// Why a flow could not go on.
 ///

@@ -1,33 +1,20 @@
 //! The gate: what may leave. A question goes only to a client that declared it can answer it, in this very request.
 
 use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, ProtocolVersion,
-    RootsCapabilities, SamplingCapability, UrlElicitationCapability,
+    ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, RootsCapabilities,
+    SamplingCapability, UrlElicitationCapability,
 };
 use rmcp::{RoleServer, service::RequestContext};
 
+pub(crate) use crate::kind::Era;
 use crate::{
     error::FlowError,
     seal::envelope::{Asked, Kind},
 };
 
-/// Which protocol the client of a request speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Era {
-    /// 2026-07-28 and later: questions are results.
-    Modern,
-    /// 2025-11-25 and before: questions are requests of the server's own, over a live connection.
-    Legacy,
-}
-
 impl Era {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
-        match context.protocol_version() {
-            // Versions are ISO dates, so they compare as text.
-            Some(version) if version.as_str() >= ProtocolVersion::V_2026_07_28.as_str() => Self::Modern,
-            _ => Self::Legacy,
-        }
+        context.protocol_version().map_or(Self::Legacy, |version| Self::of_version(&version))
     }
 }
 

@@ -73,11 +73,18 @@
 //! # let _ = server;
 //! ```
 //!
+//! # The other side
+//!
+//! A host that calls such a server has the module `client` (feature `client`): a call as a value, which can be shown to
+//! somebody today and answered tomorrow from another process; a form model of what is asked; a driver with limits that
+//! fit people; and one `Responder` for the servers of both eras.
+//!
 //! # Features
 //!
 //! | feature | on by default | what it adds |
 //! |---|---|---|
 //! | `server` | yes | everything above |
+//! | `client` | no | the module `client`; alone, it brings no cryptography and no ledger |
 //! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware left in the request |
 //! | `otel` | no | a `_meta.traceparent` becomes the parent of a leg's span |
 //! | `test` | no | the module `test`, for tests of your own handlers, and `ledger::suite`, for a ledger of your own |
@@ -86,7 +93,11 @@
 
 #[cfg(feature = "server")]
 mod answer;
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "client"))]
+mod check;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(any(feature = "server", feature = "client"))]
 mod clock;
 #[cfg(feature = "server")]
 mod era;
@@ -102,6 +113,8 @@ mod form;
 mod gate;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(any(feature = "server", feature = "client"))]
+mod kind;
 #[cfg(feature = "server")]
 pub mod ledger;
 #[cfg(feature = "server")]
@@ -125,22 +138,23 @@ mod shape;
 #[cfg(feature = "test")]
 pub mod test;
 
+#[cfg(any(feature = "server", feature = "client"))]
+pub use self::{
+    check::Problem,
+    clock::{BoxFuture, Clock, SystemClock, Timestamp},
+    kind::{Era, Kind, Method},
+};
 #[cfg(feature = "server")]
 pub use self::{
-    clock::{BoxFuture, Clock, SystemClock, Timestamp},
     era::by_era::by_era,
     error::FlowError,
-    form::{FormType, Problem, Unaskable},
-    gate::Era,
+    form::{FormType, Unaskable},
     limits::Limits,
     principal::{Identify, Principal, Required},
     refusal::Refusal,
     relay::{Inbox, Relay, RelayError},
     rounds::{BuildError, Legacy, Rounds, RoundsBuilder},
-    seal::{
-        Digest, FlowId, Inspected, KeyError, KeyRing,
-        envelope::{Kind, Method},
-    },
+    seal::{Digest, FlowId, Inspected, KeyError, KeyRing},
     shape::{
         Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
         PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, durable,

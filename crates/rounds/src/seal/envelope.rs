@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::digest::{Digest, Fingerprint};
+pub(crate) use crate::kind::{Kind, Method};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
@@ -39,53 +40,6 @@ impl fmt::Debug for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// The three requests that may be answered with a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Method {
-    /// `tools/call`
-    Tool,
-    /// `prompts/get`
-    Prompt,
-    /// `resources/read`
-    Resource,
-}
-
-impl Method {
-    /// The method's name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tools/call",
-            Self::Prompt => "prompts/get",
-            Self::Resource => "resources/read",
-        }
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Tool, Self::Prompt, Self::Resource].into_iter().find(|method| method.as_str() == name)
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What kind of answer a question wants. On the wire an answer does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A form to fill in.
-    Form,
-    /// A page to visit.
-    Url,
-    /// A model to sample.
-    Sample,
-    /// The client's roots.
-    Roots,
 }
 
 /// What a request has to agree with for a token to be opened by it.

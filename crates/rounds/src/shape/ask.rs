@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::Received,
+    check::Problem,
     clock::BoxFuture,
     error::FlowError,
     flow::{
         frame::{Frame, Question},
         view::View,
     },
-    form::{Form, FormType, Problem},
+    form::{Form, FormType},
     gate::Era,
     seal::{FlowId, envelope::Kind},
 };

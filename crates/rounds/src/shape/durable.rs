@@ -21,6 +21,7 @@ use serde_json::Value;
 use super::ask::{Answer, Ask, Asking, Query};
 use crate::{
     answer::Received,
+    check::Problem,
     clock::BoxFuture,
     error::FlowError,
     flow::{
@@ -28,7 +29,7 @@ use crate::{
         journal::{Entry, Journal, Operation},
         view::View,
     },
-    form::{FormType, Problem},
+    form::FormType,
     gate::{Era, required},
     seal::{
         Digest, FlowId,

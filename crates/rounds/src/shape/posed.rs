@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::ask::{Answer, from_json, read_form};
 use crate::{
     answer::Received,
+    check::Problem,
     error::FlowError,
     flow::view::View,
-    form::{Form, FormType, Problem},
+    form::{Form, FormType},
     seal::{digest::of_question, envelope::Kind},
 };
 

@@ -16,9 +16,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::ask::{from_json, read_form};
 use crate::{
     answer::Received,
+    check::Problem,
     error::FlowError,
     flow::view::View,
-    form::{Form, FormType, Problem},
+    form::{Form, FormType},
     gate::Era,
     seal::{Digest, FlowId, envelope::Kind},
 };

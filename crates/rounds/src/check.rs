@@ -1,0 +1,254 @@
+//! Answers to forms: checked against the flat schema that was asked with.
+
+use std::fmt;
+
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
+
+/// How much a problem says of what would be right, in characters.
+const TOLD: usize = 300;
+
+/// What is wrong with an answer, in words for the person who gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    field: Option<String>,
+    why: String,
+}
+
+impl Problem {
+    pub(crate) fn whole(why: impl Into<String>) -> Self {
+        Self { field: None, why: why.into() }
+    }
+
+    pub(crate) fn of(field: &str, why: impl Into<String>) -> Self {
+        Self { field: Some(field.to_owned()), why: why.into() }
+    }
+
+    /// The question with a note of what was wrong with its last answer.
+    #[cfg(feature = "server")]
+    pub(crate) fn noted(&self, question: &str) -> String {
+        format!("{question} ({self})")
+    }
+
+    /// The field that is wrong, when it is one.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "`{field}` {}", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
+/// Checks an answer against the flat schema of its form. Integers that were spelled as floats come back as integers,
+/// and what the schema does not know is left out.
+pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, Problem> {
+    let content = content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))?;
+    let required = schema.get("required").and_then(Value::as_array);
+    for name in required.into_iter().flatten().filter_map(Value::as_str) {
+        if content.get(name).is_none_or(Value::is_null) {
+            return Err(Problem::of(name, "is missing"));
+        }
+    }
+    let mut checked = JsonObject::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, field) in properties.into_iter().flatten() {
+        match content.get(name) {
+            None | Some(Value::Null) => {}
+            Some(value) => {
+                let value = check_field(field, value).map_err(|why| Problem::of(name, why))?;
+                checked.insert(name.clone(), value);
+            }
+        }
+    }
+    Ok(checked)
+}
+
+/// Checks the value of one field, and gives it back as [`check`] would.
+pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String> {
+    let value = typed(field, value)?;
+    let choices: Option<Vec<&Value>> = match (field.get("enum"), field.get("oneOf").or(field.get("anyOf"))) {
+        (Some(Value::Array(values)), _) => Some(values.iter().collect()),
+        (_, Some(Value::Array(options))) => options.iter().map(|option| option.get("const")).collect(),
+        _ => None,
+    };
+    if let Some(choices) = choices
+        && !choices.contains(&&value)
+    {
+        let names: Vec<_> = choices.iter().filter_map(|choice| choice.as_str()).collect();
+        let names = names.join(", ");
+        let told: String = names.chars().take(TOLD).collect();
+        let more = if told.len() < names.len() { "…" } else { "" };
+        return Err(format!("must be one of {told}{more}"));
+    }
+    let bound = |keyword: &str| field.get(keyword).and_then(Value::as_f64);
+    let within = |measure: f64, least: &str, most: &str, what: &str| match (bound(least), bound(most)) {
+        (Some(least), _) if measure < least => Err(format!("must {what} at least {least}")),
+        (_, Some(most)) if measure > most => Err(format!("must {what} at most {most}")),
+        _ => Ok(()),
+    };
+    match &value {
+        Value::Number(number) => {
+            let number = number.as_f64().unwrap_or(f64::NAN);
+            within(number, "minimum", "maximum", "be")?;
+        }
+        Value::String(text) => {
+            within(text.chars().count() as f64, "minLength", "maxLength", "have a length of")?;
+            if let Some(format) = field.get("format").and_then(Value::as_str) {
+                check_format(format, text)?;
+            }
+        }
+        Value::Array(items) => {
+            within(items.len() as f64, "minItems", "maxItems", "have a number of choices of")?;
+            if let Some(schema) = field.get("items") {
+                for item in items {
+                    check_field(schema, item)?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(value)
+}
+
+fn typed(field: &Value, value: &Value) -> Result<Value, String> {
+    let wanted = field.get("type").and_then(Value::as_str);
+    let right = match wanted {
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        Some("number") => value.is_number(),
+        Some("array") => value.is_array(),
+        Some("integer") => return integer(value).ok_or_else(|| "must be a whole number".to_owned()),
+        _ => true,
+    };
+    match wanted {
+        Some(wanted) if !right => Err(format!("must be of type {wanted}")),
+        _ => Ok(value.clone()),
+    }
+}
+
+/// A whole number, also when it was spelled `3.0`.
+fn integer(value: &Value) -> Option<Value> {
+    if value.is_i64() || value.is_u64() {
+        return Some(value.clone());
+    }
+    let float = value.as_f64()?;
+    // Beyond 2^53 a float no longer says which integer was meant.
+    let exact = float.fract() == 0.0 && float.abs() <= (1u64 << 53) as f64;
+    exact.then(|| json!(float as i64))
+}
+
+fn check_format(format: &str, text: &str) -> Result<(), String> {
+    let (right, what) = match format {
+        "email" => (is_email(text), "an e-mail address"),
+        "uri" => (is_uri(text), "a URI with a scheme"),
+        "date" => (is_date(text), "a date such as 2026-07-28"),
+        "date-time" => (is_date_time(text), "a date and time such as 2026-07-28T09:30:00Z"),
+        _ => (true, ""),
+    };
+    if right { Ok(()) } else { Err(format!("must be {what}")) }
+}
+
+fn is_email(text: &str) -> bool {
+    let plain = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
+    text.rsplit_once('@').is_some_and(|(local, domain)| plain(local) && plain(domain) && !local.contains('@'))
+}
+
+fn is_uri(text: &str) -> bool {
+    let scheme = |scheme: &str| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    let plain = |rest: &str| !rest.is_empty() && !rest.contains(|c: char| c.is_whitespace() || c.is_control());
+    text.split_once(':').is_some_and(|(name, rest)| scheme(name) && plain(rest))
+}
+
+fn is_date(text: &str) -> bool {
+    let part = |range: std::ops::Range<usize>| digits(text, range);
+    let (Some(year), Some(month), Some(day)) = (part(0..4), part(5..7), part(8..10)) else {
+        return false;
+    };
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        2 if leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return false,
+    };
+    text.len() == 10 && text.as_bytes()[4] == b'-' && text.as_bytes()[7] == b'-' && (1..=days).contains(&day)
+}
+
+fn is_date_time(text: &str) -> bool {
+    let Some((date, time)) = text.split_once(['T', 't', ' ']) else {
+        return false;
+    };
+    let clock = |time: &str, parts: usize| {
+        let bounds = [23, 59, 60];
+        time.split(':').count() == parts
+            && time
+                .split(':')
+                .zip(bounds)
+                .all(|(part, most)| part.len() == 2 && digits(part, 0..2).is_some_and(|value| value <= most))
+    };
+    let zone = |zone: &str| zone.is_empty() || clock(zone, 2);
+    let (time, zone_is_right) = match time.strip_suffix(['Z', 'z']) {
+        Some(time) => (time, true),
+        None => match time.rsplit_once(['+', '-']) {
+            Some((time, offset)) => (time, !offset.is_empty() && zone(offset)),
+            None => return false,
+        },
+    };
+    let whole = match time.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit()) => whole,
+        Some(_) => return false,
+        None => time,
+    };
+    is_date(date) && clock(whole, 3) && zone_is_right
+}
+
+fn digits(text: &str, range: std::ops::Range<usize>) -> Option<u32> {
+    let part = text.get(range)?;
+    part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_checked() {
+        for (format, good, bad) in [
+            ("email", vec!["ada@example.com"], vec!["ada", "@x", "a b@c", "a@b@c"]),
+            (
+                "uri",
+                vec!["https://example.com/a?b", "urn:isbn:1"],
+                vec!["example.com", ":x", "1a:b", "https:", "a:b c"],
+            ),
+            ("date", vec!["2026-12-31", "2000-02-29"], vec!["2026-13-01", "1900-02-29", "2026-1-1", "26-01-01x"]),
+            (
+                "date-time",
+                vec!["2026-07-28T09:30:00Z", "2026-07-28T09:30:00.5+02:00"],
+                vec![
+                    "2026-07-28",
+                    "2026-07-28T09:30:00",
+                    "2026-07-28T24:00:00Z",
+                    "2026-07-28T09:30:00.Z",
+                    "2026-07-28T09:30:00+",
+                ],
+            ),
+        ] {
+            for text in good {
+                assert_eq!(check_format(format, text), Ok(()), "{text}");
+            }
+            for text in bad {
+                assert!(check_format(format, text).is_err(), "{format}: {text}");
+            }
+        }
+    }
+}

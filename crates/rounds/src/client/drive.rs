@@ -1,0 +1,386 @@
+//! The driver: a call from its first leg to its last, with somebody to answer and limits that fit people.
+
+use std::{
+    fmt,
+    future::{pending, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::{Duration, SystemTime},
+};
+
+use rmcp::model::CreateTaskResult;
+
+use super::{
+    Answer, AnswerError, BoxError, Call, Done, Limits, Pending, Question, Responder, SendError, Sent, Server,
+    push::Thinking,
+};
+use crate::{BoxFuture, Clock, Kind};
+
+/// Runs a call, or goes on with a pending one, to its end.
+///
+/// Every question goes to the responder; what was answered before is not asked again. A call that the server wants to
+/// have again without asking anything is sent after 50, 100, 200 and then every 250 milliseconds. Time is that of the
+/// [`Server`]'s clock.
+///
+/// ```no_run
+/// use rmcp::object;
+/// use rounds::client::{Answer, Call, Limits, Question, Server, drive};
+///
+/// # async fn example(client: Server<'_>) -> Result<(), Box<dyn std::error::Error>> {
+/// let ask = async |question: Question| -> Result<Answer, std::io::Error> {
+///     println!("{} asks: {}", question.origin(), question.message());
+///     Ok(Answer::Form(object!({"units": "metric"})))
+/// };
+/// let outcome = drive(client, Call::tool("weather", object!({"location": "Paris"})), &ask, Limits::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// When a leg fails, the responder fails or gives an answer that does not fit, or a limit is exceeded. The error has the
+/// call with all that was answered, where there is one: nothing that somebody typed is lost.
+pub async fn drive<R: Responder + ?Sized>(
+    server: impl Into<Server<'_>>,
+    start: impl Into<Start>,
+    responder: &R,
+    limits: Limits,
+) -> Result<Outcome, DriveError> {
+    let server = server.into();
+    let longest = server.clock.sleep(limits.longest);
+    let most = limits.longest;
+    let mut drive = Drive { left: limits.total, server, next: start.into(), responder, limits };
+    let ended = tokio::select! {
+        biased;
+        ended = drive.run() => ended,
+        () = longest => Err(Stopped::Longest { most }),
+    };
+    ended.map_err(|stopped| DriveError { stopped: Box::new(stopped), pending: drive.next.into_pending() })
+}
+
+/// Where to start: at the beginning, or in the middle.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Start {
+    /// With the first leg.
+    Call(Call),
+    /// With the answers to these questions.
+    Pending(Pending),
+}
+
+impl From<Call> for Start {
+    fn from(call: Call) -> Self {
+        Self::Call(call)
+    }
+}
+
+impl From<Pending> for Start {
+    fn from(pending: Pending) -> Self {
+        Self::Pending(pending)
+    }
+}
+
+impl Start {
+    fn into_pending(self) -> Option<Box<Pending>> {
+        match self {
+            Self::Pending(pending) => Some(Box::new(pending)),
+            Self::Call(_) => None,
+        }
+    }
+}
+
+/// How a call that was driven ended.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// With a result.
+    Done(Done),
+    /// As a task, which goes on without us.
+    Task(Box<CreateTaskResult>),
+}
+
+/// How a call that is driven gets on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Progress<'a> {
+    /// A leg is being sent.
+    Sending {
+        /// How many rounds there were so far.
+        rounds: u32,
+    },
+    /// The server wants to know something; the responder is about to be asked.
+    Asked(&'a Pending),
+    /// The server asks nothing, and will be called again.
+    Later {
+        /// The call.
+        pending: &'a Pending,
+        /// After this long.
+        wait: Duration,
+    },
+}
+
+/// Why a call that was driven did not end with an outcome, and what there is of it.
+#[derive(Debug)]
+pub struct DriveError {
+    stopped: Box<Stopped>,
+    pending: Option<Box<Pending>>,
+}
+
+/// What stopped a call that was driven.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// The server asked once more than it may.
+    #[error("the server has not finished after {most} rounds")]
+    Rounds {
+        /// How often it may ask.
+        most: u32,
+    },
+    /// The server took too long.
+    #[error("the server has not finished after {most:?}, not counting the time in which it was being answered")]
+    Total {
+        /// How long it may take.
+        most: Duration,
+    },
+    /// All of it took too long.
+    #[error("the call has not ended after {most:?}")]
+    Longest {
+        /// How long it may take.
+        most: Duration,
+    },
+    /// Nobody answered in time, and the question is one that cannot be cancelled.
+    #[error("nobody answered {key:?} within {most:?}")]
+    NoAnswer {
+        /// The question's key.
+        key: String,
+        /// How long an answer may take.
+        most: Duration,
+    },
+    /// The responder does not answer questions of this kind. A server may only ask what was declared to it.
+    #[error("{key:?} is a question of a kind that nobody here answers")]
+    CannotAnswer {
+        /// The question's key.
+        key: String,
+        /// Its kind.
+        kind: Kind,
+    },
+    /// The responder failed.
+    #[error("{key:?} could not be answered")]
+    Responder {
+        /// The question's key.
+        key: String,
+        /// The responder's own error.
+        source: BoxError,
+    },
+    /// The responder gave an answer that does not fit the question.
+    #[error("the answer does not fit the question")]
+    Answer(#[source] AnswerError),
+    /// A leg failed.
+    #[error(transparent)]
+    Leg(SendError),
+}
+
+impl DriveError {
+    /// What stopped it.
+    pub fn stopped(&self) -> &Stopped {
+        &self.stopped
+    }
+
+    /// The call with all that was answered, if the server had asked something.
+    pub fn pending(&self) -> Option<&Pending> {
+        self.pending.as_deref()
+    }
+
+    /// The call with all that was answered, to go on with: by hand, or by [`drive`] with other limits.
+    pub fn into_pending(self) -> Option<Pending> {
+        self.pending.map(|pending| *pending)
+    }
+}
+
+impl fmt::Display for DriveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stopped.fmt(f)
+    }
+}
+
+impl std::error::Error for DriveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&*self.stopped)
+    }
+}
+
+struct Drive<'a, R: ?Sized> {
+    server: Server<'a>,
+    responder: &'a R,
+    limits: Limits,
+    /// How long the server may still take.
+    left: Duration,
+    /// What is to be sent. Answers are put in as they come, so that whatever stops the call finds them there.
+    next: Start,
+}
+
+impl<R: Responder + ?Sized> Drive<'_, R> {
+    async fn run(&mut self) -> Result<Outcome, Stopped> {
+        let mut waits = 0;
+        loop {
+            self.ask().await?;
+            let pending = match self.leg().await? {
+                Sent::Done(done) => return Ok(Outcome::Done(done)),
+                Sent::Task(task) => return Ok(Outcome::Task(task)),
+                Sent::Asks(pending) | Sent::Later(pending) => pending,
+            };
+            let later = pending.questions().is_empty();
+            let within = pending.round() <= self.limits.rounds;
+            self.next = pending.into();
+            if !within {
+                return Err(Stopped::Rounds { most: self.limits.rounds });
+            }
+            if later {
+                self.wait(pause(waits)).await?;
+                waits += 1;
+            } else {
+                waits = 0;
+            }
+        }
+    }
+
+    async fn leg(&mut self) -> Result<Sent, Stopped> {
+        let Self { server, responder, left, next, .. } = self;
+        let rounds = if let Start::Pending(pending) = next { pending.round() } else { 0 };
+        responder.progress(&Progress::Sending { rounds });
+        let sent = async {
+            match next {
+                Start::Call(call) => call.send(server.clone()).await,
+                Start::Pending(pending) => pending.send(server.clone()).await,
+            }
+        };
+        let sent = within(left, &*server.clock, server.thinking.clone(), sent).await;
+        sent.ok_or(Stopped::Total { most: self.limits.total })?.map_err(Stopped::Leg)
+    }
+
+    async fn wait(&mut self, wait: Duration) -> Result<(), Stopped> {
+        if let Start::Pending(pending) = &self.next {
+            self.responder.progress(&Progress::Later { pending, wait });
+        }
+        let sleep = self.server.clock.sleep(wait);
+        let waited = within(&mut self.left, &*self.server.clock, None, sleep).await;
+        waited.ok_or(Stopped::Total { most: self.limits.total })
+    }
+
+    /// Has everything answered that is open. The clock stands still.
+    async fn ask(&mut self) -> Result<(), Stopped> {
+        let Start::Pending(pending) = &mut self.next else { return Ok(()) };
+        let open = pending.open();
+        let open = pending.questions().iter().filter(|question| open.contains(&question.key()));
+        let open: Vec<Question> = open.cloned().collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        if let Some(question) = open.iter().find(|question| !self.responder.can(question.kind())) {
+            return Err(Stopped::CannotAnswer { key: question.key().to_owned(), kind: question.kind() });
+        }
+        self.responder.progress(&Progress::Asked(pending));
+        let clock = &*self.server.clock;
+        let asked = open.into_iter().map(|question| {
+            let key = question.key().to_owned();
+            (key, Box::pin(answer(self.responder, question, self.limits.question, clock)) as BoxFuture<'_, _>)
+        });
+        if self.responder.is_concurrent() {
+            together(pending, asked.collect()).await
+        } else {
+            for (key, answer) in asked {
+                pending.answer(&key, answer.await?).map_err(Stopped::Answer)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// How long to wait before a call that asks nothing is sent again, after so many of them in a row.
+fn pause(waits: u32) -> Duration {
+    Duration::from_millis((50 << waits.min(3)).min(250))
+}
+
+/// The answer to one question. A timeout is a cancel: nobody has said no.
+async fn answer<R: Responder + ?Sized>(
+    responder: &R,
+    question: Question,
+    most: Duration,
+    clock: &dyn Clock,
+) -> Result<Answer, Stopped> {
+    let (key, kind) = (question.key().to_owned(), question.kind());
+    tokio::select! {
+        biased;
+        answer = responder.answer(question) => answer.map_err(|source| Stopped::Responder { key, source }),
+        () = clock.sleep(most) => match kind {
+            Kind::Form | Kind::Url => Ok(Answer::Cancel),
+            Kind::Sample | Kind::Roots => Err(Stopped::NoAnswer { key, most }),
+        },
+    }
+}
+
+/// Waits for all of these at once, up to the first failure. What was answered until then is kept.
+async fn together(
+    pending: &mut Pending,
+    mut asked: Vec<(String, BoxFuture<'_, Result<Answer, Stopped>>)>,
+) -> Result<(), Stopped> {
+    poll_fn(|context| {
+        let mut at = 0;
+        while let Some((key, answer)) = asked.get_mut(at) {
+            match answer.as_mut().poll(context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(answer) => {
+                    let kept = answer.and_then(|answer| pending.answer(key, answer).map_err(Stopped::Answer));
+                    if kept.is_err() {
+                        return Poll::Ready(kept);
+                    }
+                    drop(asked.remove(at));
+                }
+            }
+        }
+        if asked.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// Waits for this, for as long as there is time left. While somebody thinks, time stands still.
+async fn within<T>(
+    left: &mut Duration,
+    clock: &dyn Clock,
+    mut thinking: Option<Thinking>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    loop {
+        let still = thinking.as_mut().is_some_and(|thinking| *thinking.borrow_and_update() > 0);
+        let began = clock.now();
+        let ready = tokio::select! {
+            biased;
+            ready = &mut future => Some(Some(ready)),
+            () = changed(&mut thinking) => None,
+            () = async { if still { pending().await } else { clock.sleep(*left).await } } => Some(None),
+        };
+        if !still {
+            *left = left.saturating_sub(since(began, clock.now()));
+        }
+        if let Some(ready) = ready {
+            return ready;
+        }
+    }
+}
+
+/// Becomes ready when somebody begins or ends to think: never, if there is nobody.
+async fn changed(thinking: &mut Option<Thinking>) {
+    if let Some(thinkers) = thinking
+        && thinkers.changed().await.is_ok()
+    {
+        return;
+    }
+    *thinking = None;
+    pending::<()>().await;
+}
+
+fn since(began: SystemTime, now: SystemTime) -> Duration {
+    // A clock that was set back has measured nothing.
+    now.duration_since(began).unwrap_or_default()
+}

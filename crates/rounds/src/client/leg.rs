@@ -1,0 +1,140 @@
+//! One leg: the request as it is sent, and what is made of the response.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context as TaskContext, Waker},
+};
+
+use rmcp::{
+    RoleClient,
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, GetPromptRequest,
+        GetPromptRequestParams, InputResponses, JsonObject, ReadResourceRequest, ReadResourceRequestParams, RequestId,
+        RequestMetaObject, ServerResult,
+    },
+    service::{Peer, PeerRequestOptions, ServiceError},
+};
+
+use super::{
+    BadServer, Call, Pending, SendError, Sent, Server,
+    question::{Context, Question},
+    reply::{Asks, Reply},
+};
+use crate::{Method, Timestamp};
+
+/// What one leg sends: the call itself, and what the last leg has left to be sent with it.
+pub(super) struct Leg<'a> {
+    call: &'a Call,
+    answers: Option<InputResponses>,
+    state: Option<&'a str>,
+    rounds: u32,
+}
+
+impl<'a> Leg<'a> {
+    pub(super) fn first(call: &'a Call) -> Self {
+        Self { call, answers: None, state: None, rounds: 0 }
+    }
+
+    /// The leg after so many rounds.
+    pub(super) fn next(call: &'a Call, answers: Option<InputResponses>, state: Option<&'a str>, rounds: u32) -> Self {
+        Self { call, answers, state, rounds }
+    }
+
+    pub(super) async fn send(self, server: &Server<'_>) -> Result<Sent, SendError> {
+        let (call, rounds, with_state) = (self.call, self.rounds, self.state.is_some());
+        let result = request(server.peer, self.request(), own_meta(&call.meta)).await;
+        let result = result.map_err(|error| SendError::of(error, with_state))?;
+        match Reply::of(call.method, result)? {
+            Reply::Done(done) => Ok(Sent::Done(done)),
+            Reply::Task(task) => Ok(Sent::Task(task)),
+            Reply::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
+            Reply::Asks(asks) => {
+                let pending = pending(call.clone(), rounds + 1, asks, server)?;
+                Ok(if pending.questions().is_empty() { Sent::Later(pending) } else { Sent::Asks(pending) })
+            }
+        }
+    }
+
+    fn request(self) -> ClientRequest {
+        let Call { method, target, arguments, .. } = self.call.clone();
+        let (answers, state) = (self.answers, self.state.map(str::to_owned));
+        match method {
+            Method::Tool => {
+                let mut params = CallToolRequestParams::new(target);
+                (params.arguments, params.input_responses, params.request_state) = (arguments, answers, state);
+                ClientRequest::CallToolRequest(CallToolRequest::new(params))
+            }
+            Method::Prompt => {
+                let mut params = GetPromptRequestParams::new(target);
+                (params.arguments, params.input_responses, params.request_state) = (arguments, answers, state);
+                ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+            }
+            Method::Resource => {
+                let mut params = ReadResourceRequestParams::new(target);
+                (params.input_responses, params.request_state) = (answers, state);
+                ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+            }
+        }
+    }
+}
+
+/// The questions of a round, read and found fit to be asked.
+fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pending, BadServer> {
+    if let Some(state) = &asks.state
+        && state.len() > call.max_state()
+    {
+        return Err(BadServer::StateTooLarge { bytes: state.len(), most: call.max_state() });
+    }
+    let received_at = Timestamp::from(server.clock.now());
+    let context = Arc::new(Context {
+        origin: server.origin(),
+        expires_at: asks.expires_in.map(|left| received_at + left),
+        pushed: false,
+    });
+    let mut questions = Vec::with_capacity(asks.questions.len());
+    for (key, raw) in asks.questions {
+        let suggested = call.suggestions.get(&key);
+        let question = Question::read(key.clone(), raw, context.clone(), suggested)
+            .map_err(|why| BadServer::Question { key: super::error::short(&key).to_string(), why })?;
+        questions.push(question);
+    }
+    Ok(Pending::new(call, round, questions, asks.state, context, received_at))
+}
+
+/// Sends one request. It does not go through rmcp's cache of resources, and if this is dropped the server is told.
+async fn request(
+    peer: &Peer<RoleClient>,
+    request: ClientRequest,
+    meta: RequestMetaObject,
+) -> Result<ServerResult, ServiceError> {
+    let options = PeerRequestOptions::no_options().with_meta(meta);
+    let handle = peer.send_cancellable_request(request, options).await?;
+    let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
+    let response = handle.await_response().await;
+    abandoned.id = None;
+    response
+}
+
+/// The caller's `_meta`, without what is not the caller's to say.
+fn own_meta(meta: &JsonObject) -> RequestMetaObject {
+    let own = |key: &str| key != "progressToken" && !key.starts_with("io.modelcontextprotocol/");
+    let own: JsonObject = meta.iter().filter(|(key, _)| own(key)).map(|(key, v)| (key.clone(), v.clone())).collect();
+    own.into()
+}
+
+/// Tells the server about a request whose response nobody waits for any more.
+struct Abandoned<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let param = CancelledNotificationParam::new(Some(id), Some("nobody waits for this call any more".to_owned()));
+        // Polled once, it is on its way, or the connection is gone or choked: a destructor cannot wait to know which.
+        let notify = pin!(self.peer.notify_cancelled(param));
+        let _ = notify.poll(&mut TaskContext::from_waker(Waker::noop()));
+    }
+}

@@ -1,0 +1,244 @@
+//! Questions: what a server wants to know, as something to show.
+
+#![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, InputRequest, JsonObject};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Answer, AnswerError, Field, Origin};
+use crate::{Kind, Timestamp, check::check};
+
+/// How large the questions of a round may be together, in bytes.
+pub(super) const MAX_BYTES: usize = 8 << 20;
+
+/// How large a question may be that a person is to read, in bytes.
+const MAX_FORM_BYTES: usize = 256 << 10;
+
+/// A question, to be shown to somebody together with who asks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    key: String,
+    asked: Asked,
+    raw: RawQuestion,
+    context: Arc<Context>,
+}
+
+/// What a question is about, by its kind.
+#[derive(Debug, Clone, PartialEq)]
+enum Asked {
+    Form { message: String, schema: JsonObject, fields: Vec<Field> },
+    Url { message: String, url: String },
+    Sample(Box<CreateMessageRequestParams>),
+    Roots,
+}
+
+/// What all questions of a round have in common.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Context {
+    pub(super) origin: Origin,
+    pub(super) expires_at: Option<Timestamp>,
+    pub(super) pushed: bool,
+}
+
+impl Question {
+    /// The key that its answer goes by. A question that a legacy server [pushed](Self::is_pushed) has none: it is empty.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What kind of answer it wants.
+    pub fn kind(&self) -> Kind {
+        match self.asked {
+            Asked::Form { .. } => Kind::Form,
+            Asked::Url { .. } => Kind::Url,
+            Asked::Sample(_) => Kind::Sample,
+            Asked::Roots => Kind::Roots,
+        }
+    }
+
+    /// The question in the server's words; in ours where it has none. They come from the server: whoever shows them on a
+    /// terminal takes control characters out.
+    pub fn message(&self) -> &str {
+        match &self.asked {
+            Asked::Form { message, .. } | Asked::Url { message, .. } => message,
+            Asked::Sample(_) => "The server wants to use your model.",
+            Asked::Roots => "The server wants to know your roots.",
+        }
+    }
+
+    /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
+    /// only asks for consent.
+    pub fn fields(&self) -> &[Field] {
+        match &self.asked {
+            Asked::Form { fields, .. } => fields,
+            _ => &[],
+        }
+    }
+
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields().iter().find(|field| field.name == name)
+    }
+
+    /// The page to visit. Show it whole, and open it only when told to.
+    pub fn url(&self) -> Option<&str> {
+        match &self.asked {
+            Asked::Url { url, .. } => Some(url),
+            _ => None,
+        }
+    }
+
+    /// What the model is to be given.
+    pub fn sample(&self) -> Option<&CreateMessageRequestParams> {
+        match &self.asked {
+            Asked::Sample(params) => Some(params),
+            _ => None,
+        }
+    }
+
+    /// Who asks.
+    pub fn origin(&self) -> &Origin {
+        &self.context.origin
+    }
+
+    /// How long an answer is good for, if the server has said so: nothing once it is too late.
+    pub fn expires_in(&self) -> Option<Duration> {
+        super::pending::left(self.context.expires_at)
+    }
+
+    /// Whether a server of the legacy era asks, over the live connection.
+    pub fn is_pushed(&self) -> bool {
+        self.context.pushed
+    }
+
+    /// The question as it came: its method and its parameters.
+    pub fn raw(&self) -> (&str, &Value) {
+        (&self.raw.method, &self.raw.params)
+    }
+
+    /// Checks an answer to this question. Whole numbers that were spelled as floats come back as such, and what the form
+    /// does not know is left out.
+    ///
+    /// # Errors
+    ///
+    /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
+    pub fn check(&self, answer: Answer) -> Result<Answer, AnswerError> {
+        if !answer.fits(self.kind()) {
+            return Err(AnswerError::OtherKind { key: self.key.clone(), wanted: self.kind() });
+        }
+        match (answer, &self.asked) {
+            (Answer::Form(content), Asked::Form { schema, fields, .. }) => {
+                let invalid = |problem| AnswerError::Invalid { key: self.key.clone(), problem };
+                let mut checked = check(schema, &Value::Object(content.clone())).map_err(invalid)?;
+                // What is required and not described is let through as it is.
+                for Field { name, .. } in fields.iter().filter(|field| field.required) {
+                    if let (None, Some(value)) = (checked.get(name), content.get(name)) {
+                        checked.insert(name.clone(), value.clone());
+                    }
+                }
+                Ok(Answer::Form(checked))
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    /// The form as it would be if nobody changed anything: suggestions, and defaults where there are none.
+    pub fn prefilled(&self) -> JsonObject {
+        let value = |field: &Field| field.suggested.clone().or_else(|| field.default.clone());
+        self.fields().iter().filter_map(|field| Some((field.name.clone(), value(field)?))).collect()
+    }
+
+    /// Reads a question, or says what is wrong with it.
+    pub(super) fn read(
+        key: String,
+        raw: RawQuestion,
+        context: Arc<Context>,
+        suggested: Option<&JsonObject>,
+    ) -> Result<Self, String> {
+        let asked = match raw.method.as_str() {
+            "elicitation/create" => elicitation(&raw, suggested)?,
+            "sampling/createMessage" => {
+                let params = CreateMessageRequestParams::deserialize(&raw.params);
+                Asked::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?))
+            }
+            "roots/list" => Asked::Roots,
+            other => return Err(format!("{:?} is no question", super::error::short(other))),
+        };
+        Ok(Self { key, asked, raw, context })
+    }
+
+    pub(super) fn to_raw(&self) -> (&str, &RawQuestion) {
+        (&self.key, &self.raw)
+    }
+}
+
+fn elicitation(raw: &RawQuestion, suggested: Option<&JsonObject>) -> Result<Asked, String> {
+    let text = |name: &str| raw.params.get(name).and_then(Value::as_str).map(str::to_owned);
+    let message = text("message").ok_or("it has no message")?;
+    match raw.params.get("mode").map(Value::as_str) {
+        None | Some(Some("form")) => {
+            let schema = raw.params.get("requestedSchema").and_then(Value::as_object);
+            let schema = schema.ok_or("its schema is not an object")?.clone();
+            if schema.get("type").is_some_and(|name| name != "object") {
+                return Err("its schema is not that of an object".to_owned());
+            }
+            let fields = Field::of_schema(&schema, &raw.order, suggested)?;
+            Ok(Asked::Form { message, schema, fields })
+        }
+        Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
+        Some(_) => Err("its mode is neither form nor url".to_owned()),
+    }
+}
+
+/// A question as it came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RawQuestion {
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) params: Value,
+    /// The order of a form's fields, which a JSON object does not keep here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) order: Vec<String>,
+}
+
+impl RawQuestion {
+    /// The question that rmcp has read.
+    pub(super) fn of_request(request: &InputRequest) -> Result<Self, String> {
+        let json = serde_json::to_value(request).map_err(|_| "it is not JSON".to_owned())?;
+        let order = match request {
+            InputRequest::Elicitation(request) => Self::order(&request.params),
+            _ => Vec::new(),
+        };
+        Ok(Self { order, ..Self::of_json(&json)? })
+    }
+
+    /// The question that rmcp could not read.
+    pub(super) fn of_json(json: &Value) -> Result<Self, String> {
+        let method = json.get("method").and_then(Value::as_str).ok_or("it has no method")?;
+        let params = json.get("params").cloned().unwrap_or_default();
+        Ok(Self { method: method.to_owned(), params, order: Vec::new() })
+    }
+
+    pub(super) fn order(params: &ElicitRequestParams) -> Vec<String> {
+        match params {
+            ElicitRequestParams::FormElicitationParams { requested_schema, .. } => {
+                requested_schema.property_order.clone().unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// How much there is of it, in bytes of JSON; or that it is more than anybody is shown.
+    pub(super) fn check_size(&self) -> Result<usize, String> {
+        let (bytes, most) = (self.params.to_string().len(), self.most());
+        if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
+    }
+
+    fn most(&self) -> usize {
+        // What a model is given may have pictures in it.
+        if self.method == "sampling/createMessage" { MAX_BYTES } else { MAX_FORM_BYTES }
+    }
+}

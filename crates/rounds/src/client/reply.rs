@@ -1,0 +1,152 @@
+//! What a server's response is: a result, a task, or questions; or nothing that a server may say.
+
+use std::time::Duration;
+
+use rmcp::model::{CreateTaskResult, InputRequiredResult, ResultType, ServerResult};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    BadServer, Done,
+    error::short,
+    field::MAX_NAME,
+    question::{MAX_BYTES, RawQuestion},
+};
+use crate::Method;
+
+/// Where a server says how long its questions are good for.
+const EXPIRES_IN: &str = "rounds/expiresInMs";
+
+/// How many questions a round may have.
+const MAX_QUESTIONS: usize = 64;
+
+/// No question is good for longer than this, whatever its server says.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// What a leg is answered with.
+pub(super) enum Reply {
+    Done(Done),
+    Task(Box<CreateTaskResult>),
+    Asks(Asks),
+}
+
+/// The questions of a round, not yet looked at, and the state to come back with.
+pub(super) struct Asks {
+    pub(super) questions: Vec<(String, RawQuestion)>,
+    pub(super) state: Option<String>,
+    pub(super) expires_in: Option<Duration>,
+}
+
+impl Reply {
+    /// Makes sense of a response, also of one that rmcp could not: its type for URL questions wants an id that is no
+    /// longer sent, and what it cannot read it hands over as it came.
+    pub(super) fn of(method: Method, result: ServerResult) -> Result<Self, BadServer> {
+        let complete = |name: &Option<ResultType>| name.as_ref().is_none_or(ResultType::is_complete);
+        match (method, result) {
+            (Method::Tool, ServerResult::CallToolResult(result)) if complete(&result.result_type) => {
+                Ok(Self::Done(Done::Tool(result)))
+            }
+            (Method::Prompt, ServerResult::GetPromptResult(result)) if complete(&result.result_type) => {
+                Ok(Self::Done(Done::Prompt(result)))
+            }
+            (Method::Resource, ServerResult::ReadResourceResult(result)) if complete(&result.result_type) => {
+                Ok(Self::Done(Done::Resource(result)))
+            }
+            (_, ServerResult::InputRequiredResult(result)) => Asks::of_result(result).map(Self::Asks),
+            (_, other) => {
+                let json = serde_json::to_value(other).unwrap_or_default();
+                Self::of_json(method, json)
+            }
+        }
+    }
+
+    fn of_json(method: Method, result: Value) -> Result<Self, BadServer> {
+        let wrong = |why: &str| BadServer::Result { method: method.as_str(), why: why.to_owned() };
+        if !result.is_object() {
+            return Err(wrong("it is not an object"));
+        }
+        match result.get("resultType") {
+            None => Done::of_json(method, result).map(Self::Done),
+            Some(Value::String(name)) => match name.as_str() {
+                "complete" => Done::of_json(method, result).map(Self::Done),
+                "input_required" => Asks::of_json(&result).map(Self::Asks),
+                "task" if method == Method::Tool => match CreateTaskResult::deserialize(result) {
+                    Ok(task) => Ok(Self::Task(Box::new(task))),
+                    Err(_) => Err(wrong("it is no task")),
+                },
+                "task" => Err(wrong("only a tool call becomes a task")),
+                other => Err(BadServer::ResultType(format!("{:?}", short(other)))),
+            },
+            Some(_) => Err(BadServer::ResultType("not a text".to_owned())),
+        }
+    }
+}
+
+impl Done {
+    fn of_json(method: Method, result: Value) -> Result<Self, BadServer> {
+        fn read<T: DeserializeOwned>(method: Method, result: Value) -> Result<T, BadServer> {
+            let wrong = |error: serde_json::Error| short(&error.to_string()).to_string();
+            serde_json::from_value(result)
+                .map_err(|error| BadServer::Result { method: method.as_str(), why: wrong(error) })
+        }
+        match method {
+            Method::Tool => read(method, result).map(Self::Tool),
+            Method::Prompt => read(method, result).map(Self::Prompt),
+            Method::Resource => read(method, result).map(Self::Resource),
+        }
+    }
+}
+
+impl Asks {
+    fn of_result(result: InputRequiredResult) -> Result<Self, BadServer> {
+        let requests = result.input_requests.unwrap_or_default();
+        let questions = requests.iter().map(|(key, request)| (key.as_str(), RawQuestion::of_request(request)));
+        let expires_in = result.meta.as_ref().and_then(|meta| meta.get(EXPIRES_IN));
+        Self::new(questions, result.request_state, expires_in)
+    }
+
+    fn of_json(result: &Value) -> Result<Self, BadServer> {
+        let none = serde_json::Map::new();
+        let requests = match result.get("inputRequests") {
+            Some(Value::Object(requests)) => requests,
+            None | Some(Value::Null) => &none,
+            Some(_) => return Err(BadServer::Unreadable { what: "inputRequests" }),
+        };
+        let state = match result.get("requestState") {
+            Some(Value::String(state)) => Some(state.clone()),
+            None | Some(Value::Null) => None,
+            Some(_) => return Err(BadServer::Unreadable { what: "requestState" }),
+        };
+        let questions = requests.iter().map(|(key, request)| (key.as_str(), RawQuestion::of_json(request)));
+        Self::new(questions, state, result.get("_meta").and_then(|meta| meta.get(EXPIRES_IN)))
+    }
+
+    fn new<'a>(
+        questions: impl Iterator<Item = (&'a str, Result<RawQuestion, String>)>,
+        state: Option<String>,
+        expires_in: Option<&Value>,
+    ) -> Result<Self, BadServer> {
+        let mut read = Vec::new();
+        let mut bytes = 0;
+        for (key, question) in questions {
+            let question = question.map_err(|why| BadServer::Question { key: short(key).to_string(), why })?;
+            bytes += question.check_size().map_err(|what| BadServer::AsksTooMuch { what })?;
+            read.push((key.to_owned(), question));
+            let too_much = |what: String| Err(BadServer::AsksTooMuch { what });
+            if key.len() > MAX_NAME {
+                return too_much(format!("a key of more than {MAX_NAME} bytes"));
+            }
+            if read.len() > MAX_QUESTIONS {
+                return too_much(format!("more than {MAX_QUESTIONS} at once"));
+            }
+            if bytes > MAX_BYTES {
+                return too_much(format!("more than {MAX_BYTES} bytes"));
+            }
+        }
+        if read.is_empty() && state.is_none() {
+            return Err(BadServer::AsksNothing);
+        }
+        let expires_in = expires_in.and_then(Value::as_u64).map(|millis| Duration::from_millis(millis).min(FOREVER));
+        Ok(Self { questions: read, state, expires_in })
+    }
+}

@@ -1,0 +1,84 @@
+//! Responders: whoever answers, for a call that is driven and for a legacy server that pushes.
+
+use std::sync::Arc;
+
+use super::{Answer, Progress, Question};
+use crate::{BoxFuture, Kind};
+
+/// An error of anybody's.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Answers questions: by asking a person, or in place of one.
+///
+/// Every function from a [`Question`] to a future of an [`Answer`] is one, and answers forms and pages:
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use rounds::client::{Answer, Host, Question};
+///
+/// async fn ask(question: Question) -> Result<Answer, Infallible> {
+///     println!("{} asks: {}", question.origin(), question.message());
+///     Ok(Answer::Cancel) // nobody is here
+/// }
+///
+/// let host = Host::new(ask);
+/// ```
+///
+/// [`scripted`](super::scripted), [`defaults_only`](super::defaults_only) and [`unavailable`](super::unavailable) are
+/// ready-made. What a responder says it [can](Self::can) answer is what a [`Host`](super::Host) declares to servers.
+///
+/// A decline is for a person who was shown the question and said no. Whoever stands in for a person, and does not know,
+/// cancels or fails.
+pub trait Responder: Send + Sync {
+    /// Answers a question. The answer is checked before anything is sent.
+    ///
+    /// # Errors
+    ///
+    /// Ends the call with this error as the source, and whatever was answered so far is kept.
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>>;
+
+    /// Whether it answers questions of this kind: by default forms and pages.
+    fn can(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Form | Kind::Url)
+    }
+
+    /// Whether the questions of one round may be asked together. By default they are asked one after the other, as
+    /// befits a person at a terminal.
+    fn is_concurrent(&self) -> bool {
+        false
+    }
+
+    /// Is told how a call that is driven gets on.
+    fn progress(&self, _progress: &Progress<'_>) {}
+}
+
+impl<F, Fut, E> Responder for F
+where
+    F: Fn(Question) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Answer, E>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        let answer = self(question);
+        Box::pin(async move { answer.await.map_err(Into::into) })
+    }
+}
+
+impl<R: Responder + ?Sized> Responder for Arc<R> {
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        (**self).answer(question)
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        (**self).can(kind)
+    }
+
+    fn is_concurrent(&self) -> bool {
+        (**self).is_concurrent()
+    }
+
+    fn progress(&self, progress: &Progress<'_>) {
+        (**self).progress(progress);
+    }
+}

@@ -1,0 +1,136 @@
+//! A pending call as it is written down: JSON, with a version.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde_json::Value;
+
+use super::{
+    Answer, AnswerError, Call, Origin, Pending, Question,
+    question::{Context, RawQuestion},
+};
+use crate::Timestamp;
+
+/// The layout of [`Saved`]. Changes with every change of its fields or their meaning.
+const VERSION: u64 = 1;
+
+/// Why a saved call cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It was written by a version that this one does not know.
+    #[error("this call was saved in version {found} of the format, and version {VERSION} is what is known here")]
+    Version {
+        /// The version of what was written.
+        found: u64,
+    },
+    /// It is no saved call.
+    #[error("this is no saved call")]
+    Malformed(#[source] serde_json::Error),
+    /// A question in it cannot be asked.
+    #[error("its question {key:?} cannot be asked: {why}")]
+    Question {
+        /// The question's key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An answer in it does not fit its question.
+    #[error("one of its answers does not fit")]
+    Answer(#[source] AnswerError),
+}
+
+impl Pending {
+    /// The call as text, to be kept. [`from_json`](Self::from_json) reads it; so does serde, as [`Pending`] serialises to
+    /// the same.
+    pub fn to_json(&self) -> String {
+        // Its parts are objects with text for keys, which is all that JSON asks for.
+        serde_json::to_string(&Saved::of(self)).unwrap_or_default()
+    }
+
+    /// The call that was kept. Its questions and answers are checked as if they had just come.
+    ///
+    /// # Errors
+    ///
+    /// When it was saved in a version of the format that is not known here, or is no saved call.
+    pub fn from_json(text: &str) -> Result<Self, LoadError> {
+        serde_json::from_str(text).map_err(LoadError::Malformed).and_then(Self::from_value)
+    }
+
+    fn from_value(value: Value) -> Result<Self, LoadError> {
+        if let Some(found) = value.get("version").and_then(Value::as_u64)
+            && found != VERSION
+        {
+            return Err(LoadError::Version { found });
+        }
+        Saved::deserialize(value).map_err(LoadError::Malformed)?.load()
+    }
+}
+
+impl Serialize for Pending {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::to_value(Saved::of(self)).map_err(ser::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pending {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_value(Value::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Saved {
+    version: u64,
+    call: Call,
+    round: u32,
+    questions: BTreeMap<String, RawQuestion>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    /// As they will go over the wire.
+    #[serde(default)]
+    answers: BTreeMap<String, Value>,
+    origin: Origin,
+    received_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+}
+
+impl Saved {
+    fn of(pending: &Pending) -> Self {
+        let question = |question: &Question| {
+            let (key, raw) = question.to_raw();
+            (key.to_owned(), raw.clone())
+        };
+        Self {
+            version: VERSION,
+            call: pending.call.clone(),
+            round: pending.round,
+            questions: pending.questions.iter().map(question).collect(),
+            state: pending.state.clone(),
+            answers: pending.answers.iter().map(|(key, answer)| (key.clone(), answer.to_wire())).collect(),
+            origin: pending.context.origin.clone(),
+            received_at: pending.received_at,
+            expires_at: pending.context.expires_at,
+        }
+    }
+
+    fn load(self) -> Result<Pending, LoadError> {
+        let context = Arc::new(Context { origin: self.origin, expires_at: self.expires_at, pushed: false });
+        let mut questions = Vec::with_capacity(self.questions.len());
+        for (key, raw) in self.questions {
+            let suggested = self.call.suggestions.get(&key);
+            let question = Question::read(key.clone(), raw, context.clone(), suggested);
+            questions.push(question.map_err(|why| LoadError::Question { key, why })?);
+        }
+        let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
+        for (key, wire) in self.answers {
+            let kind = pending.question(&key).map(Question::kind);
+            let answer = kind.and_then(|kind| Answer::from_wire(kind, &wire));
+            let answer = answer.ok_or_else(|| LoadError::Answer(AnswerError::NotAsked { key: key.clone() }))?;
+            pending.answer(&key, answer).map_err(LoadError::Answer)?;
+        }
+        Ok(pending)
+    }
+}

@@ -1,0 +1,127 @@
+//! The server at the other end: the connection to it, and what it is known by.
+
+use std::{fmt, sync::Arc};
+
+use rmcp::{
+    ClientHandler, RoleClient,
+    service::{Peer, RunningService},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Host, Responder, push::Thinking};
+use crate::{Clock, Era, SystemClock};
+
+/// A connection to a server, and its address if there is one to name.
+///
+/// Everything that sends takes `impl Into<Server>`: a `&Peer` of rmcp (`client.peer()`), a `&RunningService` whose
+/// handler is a [`Host`], or one of these with an address:
+///
+/// ```
+/// # use rmcp::{RoleClient, service::Peer};
+/// # async fn example(peer: &Peer<RoleClient>, call: rounds::client::Call) -> Result<(), rounds::client::SendError> {
+/// use rounds::client::Server;
+///
+/// let sent = call.send(Server::from(peer).at("https://mcp.example.com/mcp")).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server<'a> {
+    pub(super) peer: &'a Peer<RoleClient>,
+    pub(super) address: Option<String>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) thinking: Option<Thinking>,
+}
+
+impl<'a> Server<'a> {
+    /// Names where this server is: an URL, a command line, whatever tells it from every other server.
+    ///
+    /// A server gives itself a name, and anybody can give themselves any name. What was asked by a server with an address
+    /// is answered only to a server with this address.
+    pub fn at(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Measures time by this clock: how long a question is good for, and the limits of [`drive`](super::drive).
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// What this server is known by.
+    pub fn origin(&self) -> Origin {
+        let info = self.peer.peer_info();
+        let info = info.as_deref().and_then(|info| info.server_info.as_ref());
+        Origin {
+            name: info.map(|info| info.name.clone()),
+            version: info.map(|info| info.version.clone()),
+            address: self.address.clone(),
+        }
+    }
+
+    /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
+    pub fn era(&self) -> Era {
+        self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(&info.protocol_version))
+    }
+
+    pub(super) fn is_legacy(&self) -> bool {
+        self.era() == Era::Legacy
+    }
+}
+
+impl<'a> From<&'a Peer<RoleClient>> for Server<'a> {
+    fn from(peer: &'a Peer<RoleClient>) -> Self {
+        Self { peer, address: None, clock: Arc::new(SystemClock), thinking: None }
+    }
+}
+
+impl<'a, R: Responder + 'static, H: ClientHandler> From<&'a RunningService<RoleClient, Host<R, H>>> for Server<'a> {
+    /// With the address and the clock of the [`Host`]. While the host asks somebody what a legacy server wants to know,
+    /// the clock of [`drive`](super::drive) stands still.
+    fn from(client: &'a RunningService<RoleClient, Host<R, H>>) -> Self {
+        client.service().server(client.peer())
+    }
+}
+
+impl fmt::Debug for Server<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("origin", &self.origin()).field("era", &self.era()).finish_non_exhaustive()
+    }
+}
+
+/// What a server is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The name it gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The version it gave itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Where it is, if the host has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
+
+impl Origin {
+    /// Whether this is the same server: by name and by address. Its version may change from one leg to the next, as it
+    /// does when it is deployed while somebody thinks.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name && self.address == other.address
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{:?}", super::error::short(name))?,
+            None => f.write_str("a server without a name")?,
+        }
+        match &self.address {
+            Some(address) => write!(f, " at {}", super::error::short(address)),
+            None => Ok(()),
+        }
+    }
+}
