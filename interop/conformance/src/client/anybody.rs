@@ -1,0 +1,52 @@
+//! Whoever answers: anything, with whatever fits.
+
+#![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
+
+use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult, SamplingMessage};
+use rounds::{
+    BoxFuture, Kind,
+    client::{Answer, BoxError, Field, FieldKind, Question, Responder},
+};
+use serde_json::{Value, json};
+
+/// Fills in whatever has no default, accepts every page, and answers for a model too.
+pub(crate) struct Anybody;
+
+impl Responder for Anybody {
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        Box::pin(async move {
+            Ok(match question.kind() {
+                Kind::Form => Answer::Form(fill_in(&question)),
+                Kind::Url => Answer::Visit,
+                Kind::Sample => {
+                    let said = SamplingMessage::assistant_text("Whatever fits.");
+                    Answer::Sample(Box::new(CreateMessageResult::new(said, "no-model".to_owned())))
+                }
+                Kind::Roots => Answer::Roots(ListRootsResult::new(Vec::new())),
+                other => return Err(format!("what is {other:?}?").into()),
+            })
+        })
+    }
+
+    fn can(&self, _kind: Kind) -> bool {
+        true
+    }
+}
+
+/// A form with all of its fields.
+pub(crate) fn fill_in(question: &Question) -> JsonObject {
+    question.fields().iter().map(|field| (field.name.clone(), value(field))).collect()
+}
+
+fn value(field: &Field) -> Value {
+    if let Some(default) = &field.default {
+        return default.clone();
+    }
+    match &field.kind {
+        FieldKind::Number { minimum, .. } | FieldKind::Integer { minimum, .. } => json!(minimum.unwrap_or(1.0) as i64),
+        FieldKind::Boolean => json!(true),
+        FieldKind::Choice { choices } => json!(choices.first().map(|choice| &choice.value)),
+        FieldKind::Choices { choices, .. } => json!([choices.first().map(|choice| &choice.value)]),
+        _ => json!("text"),
+    }
+}

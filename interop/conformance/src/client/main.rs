@@ -1,0 +1,71 @@
+//! The client that the MCP conformance suite runs, once for each of its scenarios.
+//!
+//! Whatever may be asked about goes through `Call` and `drive`. Lists, and the way to an access token, are plain rmcp.
+//!
+//! The suite says where its server is in the last argument, and everything else in the environment.
+
+mod access;
+mod anybody;
+mod scenario;
+
+use std::{env, io, process::ExitCode};
+
+use rmcp::{
+    model::{ClientCapabilities, ClientConfig, Implementation},
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+};
+use rounds::client::{BoxError, Host};
+use serde_json::Value;
+
+use crate::{access::Access, anybody::Anybody, scenario::Client};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
+    let url = env::args().next_back().ok_or("say where the server is")?;
+    let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
+    let context = context()?;
+    let client = connect(&url, &context).await?;
+    scenario::play(&scenario, &context, &client).await?;
+    client.cancel().await?;
+    Ok(())
+}
+
+/// What a scenario wants a client to know beforehand.
+fn context() -> Result<Value, BoxError> {
+    match env::var("MCP_CONFORMANCE_CONTEXT") {
+        Ok(context) => Ok(serde_json::from_str(&context)?),
+        Err(_) => Ok(Value::Null),
+    }
+}
+
+async fn connect(url: &str, context: &Value) -> Result<Client, BoxError> {
+    let myself = Implementation::new("rounds-conformance", env!("CARGO_PKG_VERSION"));
+    let host = Host::new(Anybody).with_handler(ClientConfig::new(ClientCapabilities::default(), myself)).at(url);
+    let host = match env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").as_deref() {
+        Ok("2026-07-28") => host.modern_only(),
+        _ => host.legacy_only(),
+    };
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    Ok(host.connect(StreamableHttpClientTransport::with_client(Access::to(url, context)?, config)).await?)
+}
+
+/// An error with all that led to it.
+fn say(error: &dyn std::error::Error) {
+    use io::Write;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // Whoever does not read stderr does not want to know.
+        let _ = writeln!(io::stderr(), "{error}");
+        next = error.source();
+    }
+}

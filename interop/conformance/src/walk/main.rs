@@ -1,0 +1,137 @@
+//! Our client on a walk through a server that is written with somebody else's SDK: every flow of `interop/servers.json`.
+//!
+//! To be told whose server it is, what to speak and where it is: `typescript` or `python`; `modern` or `legacy`; and then
+//! `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts one.
+
+mod flows;
+mod person;
+
+use std::{
+    env,
+    io::{self, Write},
+    process::Stdio,
+    sync::Arc,
+};
+
+use rmcp::{RoleClient, service::RunningService, transport::StreamableHttpClientTransport};
+use rounds::{
+    Era,
+    client::{BoxError, Call, Done, Host, Limits, Outcome, Pending, SendError, Sent, Server, drive},
+};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use crate::{
+    flows::{Flow, flows},
+    person::Person,
+};
+
+type Client = RunningService<RoleClient, Host<Arc<Person>>>;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let [server, era, transport, first, rest @ ..] = &args[..] else {
+        return Err("say whose server it is, what to speak and where it is".into());
+    };
+    let person = Arc::<Person>::default();
+    let (client, process) = connect(person.clone(), transport, first, rest).await?;
+    let spoken = Server::from(&client).era();
+    let modern = spoken == Era::Modern;
+    expect(&if modern { "modern" } else { "legacy" }, &era.as_str(), "the era")?;
+    let flows = flows(server, era)?;
+    for flow in &flows {
+        drive_through(&client, &person, flow).await?;
+        if modern {
+            by_hand(&client, flow).await?;
+        }
+        writeln!(io::stdout(), "  {flow}")?;
+    }
+    client.cancel().await?;
+    drop(process);
+    let further =
+        if modern { "; the same by hand, with each question saved and loaded; changed states refused" } else { "" };
+    let how = if modern { "`drive`" } else { "pushed questions" };
+    writeln!(io::stdout(), "exercised: {how}, {} flows through {} tools{further}", flows.len(), tools(&flows))?;
+    Ok(())
+}
+
+fn tools(flows: &[Flow]) -> usize {
+    let mut tools: Vec<_> = flows.iter().map(|flow| &flow.tool).collect();
+    tools.sort();
+    tools.dedup();
+    tools.len()
+}
+
+/// Connects, and finds out what the server speaks. The process, if there is one, is gone when it is dropped.
+async fn connect(
+    person: Arc<Person>,
+    transport: &str,
+    first: &str,
+    rest: &[String],
+) -> Result<(Client, Option<Child>), BoxError> {
+    let host = Host::new(person).at(first);
+    if transport == "http" {
+        return Ok((host.connect(StreamableHttpClientTransport::from_uri(first)).await?, None));
+    }
+    let mut server = Command::new(first);
+    server.args(rest).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut server = server.spawn()?;
+    let pipes = server.stdout.take().zip(server.stdin.take()).ok_or("the server has no pipes")?;
+    Ok((host.connect(pipes).await?, Some(server)))
+}
+
+/// One function answers both what is returned and what is pushed.
+async fn drive_through(client: &Client, person: &Person, flow: &Flow) -> Result<(), BoxError> {
+    person.meets(flow);
+    let call = Call::tool(&flow.tool, flow.arguments.clone());
+    match drive(client, call, person, Limits::default()).await? {
+        Outcome::Done(done) => check(flow, &done)?,
+        other => return Err(format!("{flow}: it has not ended: {other:?}").into()),
+    }
+    person.was_asked_everything()
+}
+
+/// As a process would that keeps a question until somebody comes: every round is saved and loaded.
+async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
+    let person = Person::default();
+    person.meets(flow);
+    let mut sent = Call::tool(&flow.tool, flow.arguments.clone()).send(client).await?;
+    loop {
+        let saved = match sent {
+            Sent::Done(done) => {
+                check(flow, &done)?;
+                return person.was_asked_everything();
+            }
+            Sent::Asks(pending) | Sent::Later(pending) => pending.to_json(),
+            other => return Err(format!("{flow}: it has not ended: {other:?}").into()),
+        };
+        let mut pending = Pending::from_json(&saved)?;
+        for question in pending.questions().to_vec() {
+            pending.answer(question.key(), person.says(&question)?)?;
+        }
+        is_refused(client, flow, &pending).await?;
+        sent = pending.send(client).await?;
+    }
+}
+
+/// A state that is not the server's own is refused, and the refusal is known for what it is.
+async fn is_refused(client: &Client, flow: &Flow, pending: &Pending) -> Result<(), BoxError> {
+    let mut saved: Value = serde_json::from_str(&pending.to_json())?;
+    let state = saved["state"].as_str().ok_or_else(|| format!("{flow}: there is no state"))?;
+    let (rest, last) = state.split_at(state.len() - 1);
+    saved["state"] = format!("{rest}{}", if last == "A" { "B" } else { "A" }).into();
+    match Pending::from_json(&saved.to_string())?.send(client).await {
+        Err(SendError::StateRefused(_)) => Ok(()),
+        other => Err(format!("{flow}: a changed state: {other:?}").into()),
+    }
+}
+
+fn check(flow: &Flow, done: &Done) -> Result<(), BoxError> {
+    expect(&done.text(), &flow.text, &flow.tool)?;
+    expect(&done.is_error(), &flow.is_error, &flow.tool)
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(actual: &T, expected: &T, of: &str) -> Result<(), BoxError> {
+    if actual == expected { Ok(()) } else { Err(format!("{of}: {actual:?}, and not {expected:?}").into()) }
+}

@@ -1,0 +1,57 @@
+//! A person who is asked what a flow says, and answers what it says, one round after the other.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rounds::{
+    BoxFuture, Kind,
+    client::{Answer, BoxError, Question, Responder},
+};
+
+use crate::flows::{Asked, Flow};
+
+#[derive(Default)]
+pub(crate) struct Person(Mutex<Vec<BTreeMap<String, Asked>>>);
+
+impl Person {
+    pub(crate) fn meets(&self, flow: &Flow) {
+        *self.rounds() = flow.rounds.clone();
+    }
+
+    pub(crate) fn was_asked_everything(&self) -> Result<(), BoxError> {
+        let left: Vec<_> = self.rounds().drain(..).filter(|round| !round.is_empty()).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("was not asked: {left:?}").into()) }
+    }
+
+    /// Answers a question of the round that it is. What is pushed has no key, and is known by its words.
+    pub(crate) fn says(&self, question: &Question) -> Result<Answer, BoxError> {
+        let mut rounds = self.rounds();
+        let wrong = || format!("asked {:?} under {:?}", question.message(), question.key());
+        let round = rounds.iter_mut().find(|round| !round.is_empty()).ok_or_else(wrong)?;
+        let is_it = |key: &String, asked: &mut Asked| {
+            asked.asks == question.message() && (question.is_pushed() || key == question.key())
+        };
+        let key = round.iter_mut().find_map(|(key, asked)| is_it(key, asked).then(|| key.clone())).ok_or_else(wrong)?;
+        let said = round.remove(&key).ok_or_else(wrong)?.answer;
+        Ok(match (said.action.as_str(), question.kind()) {
+            ("accept", Kind::Form) => Answer::Form(said.content.unwrap_or_default()),
+            ("accept", Kind::Url) if question.url() == Some("https://example.com/sign-in") => Answer::Visit,
+            ("decline", _) => Answer::Decline,
+            ("cancel", _) => Answer::Cancel,
+            _ => return Err(wrong().into()),
+        })
+    }
+
+    fn rounds(&self) -> MutexGuard<'_, Vec<BTreeMap<String, Asked>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Responder for Person {
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        let answer = self.says(&question);
+        Box::pin(async move { answer })
+    }
+}
