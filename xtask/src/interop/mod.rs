@@ -1,4 +1,4 @@
-//! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients.
+//! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients and servers.
 //!
 //! What they need is pinned in `interop/` and installed there when it is not. Nothing is skipped: where it cannot be
 //! installed, the step fails and says what is missing. Each pairing becomes a row of the table in `docs/interop.md`, and
@@ -20,7 +20,7 @@ use std::{
 
 use self::{
     install::{Npm, Venv},
-    peer::{Era, Peer, Transport},
+    peer::{Era, Peer, Side, Transport},
     process::{Log, Server, in_time},
     table::{Document, Row},
 };
@@ -47,8 +47,16 @@ const WALKS: [(Peer, Era, Transport, &str); 17] = [
     (Peer::Mcpdo, Era::Modern, Transport::Http, "mcpdo/walk.mjs"),
 ];
 
-/// Servers that are written with an SDK, and the script in which the SDK's own client walks through each.
-const THEIRS: [(Peer, &str, &str); 2] = [
+/// Servers that are written with an SDK.
+const THEIRS: [(Peer, Era, &str); 4] = [
+    (Peer::TypeScript, Era::Modern, "typescript/server.mjs"),
+    (Peer::Python, Era::Modern, "python/server.py"),
+    (Peer::TypeScriptLegacy, Era::Legacy, "typescript/server_legacy.mjs"),
+    (Peer::PythonLegacy, Era::Legacy, "python/server_legacy.py"),
+];
+
+/// Which of them the SDK's own client walks through too, and in which script.
+const WARRANTS: [(Peer, &str, &str); 2] = [
     (Peer::TypeScript, "typescript/server.mjs", "typescript/theirs.mjs"),
     (Peer::Python, "python/server.py", "python/theirs.py"),
 ];
@@ -75,19 +83,30 @@ pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
     for venv in interop.venvs() {
         step(format!("install the peer of {}", venv.requirements()), Box::new(move |_| venv.install()));
     }
-    for args in suite::RUNS {
-        let doing = format!("run the conformance suite, {args}");
+    for args in suite::SERVER_RUNS {
+        let doing = format!("run the conformance suite against the server, {args}");
         step(doing, Box::new(move |interop| interop.conform(args)));
     }
+    for args in suite::CLIENT_RUNS {
+        let doing = format!("run the conformance suite with the client, {args}");
+        step(doing, Box::new(move |interop| interop.conform_client(args)));
+    }
     for (peer, era, transport, script) in WALKS {
-        let (name, revision) = (peer.name(), era.revision());
+        let (name, revision) = (peer.name(Side::Client), era.revision());
         let doing = format!("let {name} walk through the gallery over {transport} in {revision} ({script})");
         step(doing, Box::new(move |interop| interop.walk(peer, era, transport, script)));
     }
-    for (peer, server, script) in THEIRS {
+    for (peer, server, script) in WARRANTS {
         for transport in [Transport::Http, Transport::Stdio] {
-            let doing = format!("let {} walk through a server of its own over {transport}", peer.name());
+            let doing = format!("let {} walk through a server of its own over {transport}", peer.name(Side::Client));
             step(doing, Box::new(move |interop| interop.warrant(peer, transport, server, script)));
+        }
+    }
+    for (peer, era, server) in THEIRS {
+        for transport in [Transport::Http, Transport::Stdio] {
+            let (name, revision) = (peer.name(Side::Server), era.revision());
+            let doing = format!("let our client walk through {name} over {transport} in {revision}");
+            step(doing, Box::new(move |interop| interop.visit(peer, era, transport, server)));
         }
     }
     let doing = if write { "write the table down" } else { "compare the table with what is written down" };
@@ -124,10 +143,23 @@ impl Interop {
         let server = Server::start(&mut Command::new(self.built.join("conformance-server")))?;
         let log = self.log()?;
         let results = log.path().with_extension("results");
-        let ran = in_time(suite::command(&self.npm, &server.url, args, &results), LIMIT, &log);
+        let ran = in_time(suite::against(&self.npm, &server.url, args, &results), LIMIT, &log);
         let checks = suite::read(&results);
         let result = ran.and_then(|()| checks?.passed()).map_err(|problem| log.with(&problem, server))?;
-        self.row(Peer::Suite, suite::era(args), "HTTP", format!("the server scenarios of `{args}`"), result)
+        let exercised = format!("the server scenarios of `{args}`");
+        self.row((Peer::Suite, Side::Client), suite::era(args), "HTTP", exercised, result)
+    }
+
+    /// Lets the conformance suite run the client that was written for it.
+    fn conform_client(&self, args: &'static str) -> Result<(), String> {
+        let log = self.log()?;
+        let results = log.path().with_extension("results");
+        let client = self.built.join("conformance-client");
+        let ran = in_time(suite::with(&self.npm, &client, args, &results), LIMIT, &log);
+        let checks = suite::read(&results);
+        let result = ran.and_then(|()| checks?.passed()).map_err(|problem| log.alone(&problem))?;
+        let exercised = format!("the client scenarios of `{args}`, those of authorization included");
+        self.row((Peer::Suite, Side::Server), suite::era(args), "HTTP", exercised, result)
     }
 
     /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
@@ -138,18 +170,32 @@ impl Interop {
             Transport::Stdio => &["--stdio"],
         });
         let exercised = self.pair(peer.command(self, script), era, transport, server)?;
-        self.row(peer, era.revision(), transport.name(), exercised, "pass".to_owned())
+        self.row((peer, Side::Client), era.revision(), transport.name(), exercised, "pass".to_owned())
+    }
+
+    /// Lets our client walk through a server that is written with an SDK. It is not told what the server speaks.
+    fn visit(&self, peer: Peer, era: Era, transport: Transport, server: &str) -> Result<(), String> {
+        let mut client = Command::new(self.built.join("walk"));
+        client.arg(peer.language());
+        let exercised = self.pair(client, era, transport, self.theirs(peer, transport, server))?;
+        self.row((peer, Side::Server), era.revision(), transport.name(), exercised, "pass".to_owned())
     }
 
     /// Lets a client walk through a server that is written with the same SDK. It is no pairing of ours, and shows that a client
     /// of ours which cannot do it is to blame.
     fn warrant(&self, peer: Peer, transport: Transport, server: &str, script: &str) -> Result<(), String> {
-        let mut server = peer.command(self, server);
+        let server = self.theirs(peer, transport, server);
+        println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
+        Ok(())
+    }
+
+    /// A server that is written with an SDK.
+    fn theirs(&self, peer: Peer, transport: Transport, script: &str) -> Command {
+        let mut server = peer.command(self, script);
         if transport == Transport::Stdio {
             server.arg("stdio");
         }
-        println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
-        Ok(())
+        server
     }
 
     /// Runs a client, and gives what it says that it has done. Over stdio it is the client that starts the server.
@@ -177,14 +223,15 @@ impl Interop {
 
     fn row(
         &self,
-        peer: Peer,
+        (peer, side): (Peer, Side),
         era: &'static str,
         transport: &'static str,
         exercised: String,
         result: String,
     ) -> Result<(), String> {
         println!("{result}: {exercised}");
-        let row = Row { peer: peer.name(), version: peer.version(self)?, era, transport, exercised, result };
+        let (peer, version) = (peer.name(side), peer.version(side, self)?);
+        let row = Row { peer, version, era, transport, exercised, result };
         self.rows.borrow_mut().push(row);
         Ok(())
     }

@@ -27,19 +27,37 @@ pub(super) enum Era {
     Legacy,
 }
 
+/// What a peer is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Server,
+}
+
 impl Peer {
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self, side: Side) -> &'static str {
+        match (self, side) {
+            (Self::Suite, _) => "the conformance suite",
+            (Self::TypeScript | Self::TypeScriptLegacy, Side::Client) => "the TypeScript SDK's client",
+            (Self::TypeScript | Self::TypeScriptLegacy, Side::Server) => "the TypeScript SDK's server",
+            (Self::Python | Self::PythonLegacy, Side::Client) => "the Python SDK's client",
+            (Self::Python | Self::PythonLegacy, Side::Server) => "the Python SDK's server",
+            (Self::Mcpdo, _) => "mcpdo, of the Inspector",
+        }
+    }
+
+    /// What `interop/servers.json` calls a server that is written with this SDK.
+    pub(super) fn language(self) -> &'static str {
         match self {
-            Self::Suite => "the conformance suite",
-            Self::TypeScript | Self::TypeScriptLegacy => "the TypeScript SDK's client",
-            Self::Python | Self::PythonLegacy => "the Python SDK's client",
-            Self::Mcpdo => "mcpdo, of the Inspector",
+            Self::Python | Self::PythonLegacy => "python",
+            _ => "typescript",
         }
     }
 
     /// The version that is pinned, which is the one that is installed.
-    pub(super) fn version(self, interop: &Interop) -> Result<String, String> {
+    pub(super) fn version(self, side: Side, interop: &Interop) -> Result<String, String> {
         match self {
+            Self::TypeScript if side == Side::Server => interop.npm.version("@modelcontextprotocol/server"),
             Self::Suite => interop.npm.version("@modelcontextprotocol/conformance"),
             Self::TypeScript => interop.npm.version("@modelcontextprotocol/client"),
             Self::TypeScriptLegacy => interop.npm.version("sdk-legacy"),

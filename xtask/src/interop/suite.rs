@@ -7,16 +7,35 @@ use serde_json::Value;
 
 use super::install::Npm;
 
-/// What is run: all that a revision requires, and all that the suite has for a revision.
-pub(super) const RUNS: [&str; 3] =
-    ["--requirements 2026-07-28", "--suite all --spec-version 2026-07-28", "--suite all --spec-version 2025-11-25"];
+/// What is run against a server: all that a revision requires, and all that the suite has for a revision.
+pub(super) const SERVER_RUNS: [&str; 3] = ["--requirements 2026-07-28", ALL_MODERN, ALL_LEGACY];
 
-pub(super) fn command(npm: &Npm, url: &str, args: &str, results: &Path) -> Command {
+/// What is run with a client. What is required of one is among it; besides, `--requirements` runs extensions of
+/// authorization, of which most are none of rmcp's.
+pub(super) const CLIENT_RUNS: [&str; 2] = [ALL_MODERN, ALL_LEGACY];
+
+const ALL_MODERN: &str = "--suite all --spec-version 2026-07-28";
+const ALL_LEGACY: &str = "--suite all --spec-version 2025-11-25";
+
+/// Runs it against the server at this address.
+pub(super) fn against(npm: &Npm, url: &str, args: &str, results: &Path) -> Command {
+    let mut suite = command(npm, results);
+    suite.args(["server", "--url", url]).args(args.split(' ')).arg("-o").arg(results);
+    suite
+}
+
+/// Lets it run this client.
+pub(super) fn with(npm: &Npm, client: &Path, args: &str, results: &Path) -> Command {
+    let mut suite = command(npm, results);
+    suite.args(["client", "--command"]).arg(client).args(args.split(' ')).arg("-o").arg(results);
+    suite
+}
+
+fn command(npm: &Npm, results: &Path) -> Command {
     // What an earlier run has left would be read as this one's.
     let _ = fs::remove_dir_all(results);
     let mut node = npm.node();
     node.arg(npm.module("@modelcontextprotocol/conformance").join("dist/index.js"));
-    node.args(["server", "--url", url]).args(args.split(' ')).arg("-o").arg(results);
     node
 }
 
@@ -35,21 +54,31 @@ pub(super) struct Checks {
 
 /// Reads every `checks.json` there is.
 pub(super) fn read(results: &Path) -> Result<Checks, String> {
-    let cannot = |error| format!("cannot read {}: {error}", results.display());
     let mut checks = Checks::default();
-    for scenario in fs::read_dir(results).map_err(cannot)? {
-        let scenario = scenario.map_err(cannot)?;
-        let file = scenario.path().join("checks.json");
-        let json = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        let json: Value = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", file.display()))?;
-        checks.add(&scenario.file_name().to_string_lossy(), &json);
-    }
+    checks.read(results, results)?;
     // A folder is read in any order, and the table is compared.
     checks.skipped.sort();
+    checks.skipped.dedup();
     Ok(checks)
 }
 
 impl Checks {
+    /// Reads the scenarios in a folder. One with a slash in its name is in a folder of that folder, and one that wrote
+    /// nothing down is a mistake.
+    fn read(&mut self, results: &Path, folder: &Path) -> Result<(), String> {
+        let cannot = |error| format!("cannot read {}: {error}", folder.display());
+        let mut within: Vec<_> = fs::read_dir(folder).map_err(cannot)?.collect::<Result<_, _>>().map_err(cannot)?;
+        within.retain(|entry| entry.path().is_dir());
+        let file = folder.join("checks.json");
+        if folder == results || !within.is_empty() {
+            return within.iter().try_for_each(|entry| self.read(results, &entry.path()));
+        }
+        let json = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let json: Value = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", file.display()))?;
+        self.add(&folder.strip_prefix(results).unwrap_or(folder).to_string_lossy(), &json);
+        Ok(())
+    }
+
     fn add(&mut self, scenario: &str, checks: &Value) {
         for check in checks.as_array().into_iter().flatten() {
             let name = check["id"].as_str().unwrap_or("a check without a name");
@@ -101,6 +130,22 @@ mod tests {
             let problem = checks(&["SUCCESS", bad]).passed().unwrap_err();
             assert_eq!(problem, format!("scenario: one: {bad}: null"));
         }
+    }
+
+    #[test]
+    fn every_scenario_is_read_also_one_with_a_slash_in_its_name_and_none_may_have_nothing_to_say() {
+        let results = std::env::temp_dir().join(format!("xtask-suite-{}", std::process::id()));
+        for (scenario, status) in [("tools", "SUCCESS"), ("auth/scope", "SUCCESS"), ("auth/issuer", "WARNING")] {
+            fs::create_dir_all(results.join(scenario)).unwrap();
+            let checks = json!([{"id": "one", "status": status}, {"id": "other", "status": "SKIPPED"}]);
+            fs::write(results.join(scenario).join("checks.json"), checks.to_string()).unwrap();
+        }
+        let (passed, skipped) = (2, vec!["other".to_owned()]);
+        let problems = vec!["auth/issuer: one: WARNING: null".to_owned()];
+        assert_eq!(read(&results), Ok(Checks { passed, skipped, problems }));
+        fs::create_dir(results.join("silent")).unwrap();
+        assert!(read(&results).unwrap_err().contains("silent"));
+        fs::remove_dir_all(results).unwrap();
     }
 
     #[test]

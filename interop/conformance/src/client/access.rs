@@ -17,7 +17,7 @@ use rmcp::{
 use rounds::client::BoxError;
 use serde_json::Value;
 use sse_stream::{Error as SseError, Sse};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 /// Nobody listens there: the person's browser is this program.
 const REDIRECT: &str = "http://localhost:3000/callback";
@@ -37,6 +37,7 @@ pub(crate) struct Access {
     client: Option<(String, String)>,
     http: reqwest::Client,
     state: Arc<Mutex<Option<OAuthState>>>,
+    listens: Arc<watch::Sender<bool>>,
 }
 
 impl Access {
@@ -49,7 +50,14 @@ impl Access {
             // Where a redirect leads is looked at, and not followed.
             http: reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?,
             state: Arc::default(),
+            listens: Arc::default(),
         })
+    }
+
+    /// Waits until a server of the legacy era can push what belongs to no call. Some lose what they push before.
+    pub(crate) async fn listening(&self) {
+        // It fails when there is nobody left who could say so; this is one.
+        let _ = self.listens.subscribe().wait_for(|listens| *listens).await;
     }
 
     async fn token(&self) -> Result<Option<String>, AuthError> {
@@ -153,6 +161,8 @@ impl StreamableHttpClient for Access {
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Error> {
         let token = self.token().await?;
-        self.http.get_stream(uri, session_id, last_event_id, token, custom_headers).await
+        let stream = self.http.get_stream(uri, session_id, last_event_id, token, custom_headers).await;
+        self.listens.send_replace(true);
+        stream
     }
 }

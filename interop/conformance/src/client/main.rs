@@ -34,7 +34,11 @@ async fn run() -> Result<(), BoxError> {
     let url = env::args().next_back().ok_or("say where the server is")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context = context()?;
-    let client = connect(&url, &context).await?;
+    let access = Access::to(&url, &context)?;
+    let client = connect(&url, access.clone()).await?;
+    if scenario == "elicitation-sep1034-client-defaults" {
+        access.listening().await;
+    }
     scenario::play(&scenario, &context, &client).await?;
     client.cancel().await?;
     Ok(())
@@ -48,7 +52,7 @@ fn context() -> Result<Value, BoxError> {
     }
 }
 
-async fn connect(url: &str, context: &Value) -> Result<Client, BoxError> {
+async fn connect(url: &str, access: Access) -> Result<Client, BoxError> {
     let myself = Implementation::new("rounds-conformance", env!("CARGO_PKG_VERSION"));
     let host = Host::new(Anybody).with_handler(ClientConfig::new(ClientCapabilities::default(), myself)).at(url);
     let host = match env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").as_deref() {
@@ -56,7 +60,7 @@ async fn connect(url: &str, context: &Value) -> Result<Client, BoxError> {
         _ => host.legacy_only(),
     };
     let config = StreamableHttpClientTransportConfig::with_uri(url);
-    Ok(host.connect(StreamableHttpClientTransport::with_client(Access::to(url, context)?, config)).await?)
+    Ok(host.connect(StreamableHttpClientTransport::with_client(access, config)).await?)
 }
 
 /// An error with all that led to it.
