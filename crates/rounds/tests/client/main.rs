@@ -9,6 +9,7 @@ mod duties;
 mod form;
 mod host;
 mod limits;
+mod mutated;
 mod pending;
 mod process;
 mod responders;
