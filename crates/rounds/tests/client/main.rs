@@ -8,6 +8,7 @@ mod calls;
 mod duties;
 mod form;
 mod host;
+mod http;
 mod limits;
 mod mutated;
 mod pending;
