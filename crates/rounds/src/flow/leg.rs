@@ -13,7 +13,7 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{ErrorCode, InputRequests, InputRequiredResult, InputResponses},
+    model::{InputRequests, InputRequiredResult, InputResponses},
     service::RequestContext,
 };
 use serde_json::Value;
@@ -28,7 +28,9 @@ use super::{
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
+    reply::Reply,
     route::{self, Errand, Routed},
+    stop::{Stop, overtaken, unavailable},
     view::{RoundId, View},
 };
 use crate::{
@@ -38,7 +40,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::{Era, Peer},
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
+    ledger::{Bid, Claimed, Fence, Keep, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     relay::Relay,
@@ -785,82 +787,6 @@ enum Won {
     Reply(Vec<u8>),
 }
 
-/// A reply as a ledger keeps it: a byte that tells results from errors, then JSON.
-struct Reply;
-
-impl Reply {
-    const RESULT: u8 = b'r';
-    const ERROR: u8 = b'e';
-
-    /// None when it cannot be written, which is as good as one that is not kept.
-    fn encode<R: Response>(reply: Result<&R, &ErrorData>) -> Option<Vec<u8>> {
-        let (tag, json) = match reply {
-            Ok(response) => (Self::RESULT, response.to_json()),
-            Err(error) => (Self::ERROR, serde_json::to_vec(error)),
-        };
-        let mut kept = json.ok()?;
-        kept.insert(0, tag);
-        Some(kept)
-    }
-
-    fn decode<R: Response>(kept: &[u8]) -> Option<Result<R, ErrorData>> {
-        match kept.split_first()? {
-            (&Self::RESULT, json) => Some(Ok(R::from_json(json).ok()?)),
-            (&Self::ERROR, json) => Some(Err(serde_json::from_slice(json).ok()?)),
-            _ => None,
-        }
-    }
-}
-
-/// A leg that ends with an error.
-struct Stop {
-    error: ErrorData,
-    outcome: Outcome,
-    /// Whether the round stays open, as the same request need not meet the same end: the fault was ours, or the client can
-    /// declare more, or whoever failed asks for a retry. Whatever else a handler fails with is its reply.
-    reopens: bool,
-}
-
-impl Stop {
-    /// rmcp drops the response to a cancelled request; this is what it drops.
-    fn cancelled() -> Self {
-        let error = ErrorData::internal_error("the request was cancelled", None);
-        Self { error, outcome: Outcome::Cancelled, reopens: true }
-    }
-
-    fn panicked() -> Self {
-        let error = ErrorData::internal_error("the handler panicked", None);
-        Self { error, outcome: Outcome::Panicked, reopens: true }
-    }
-
-    /// Nobody is told to try again what cannot go on.
-    fn for_good(self, orphan: Orphan) -> Self {
-        match orphan {
-            Orphan::Dead if FlowError::is_retry(&self.error) => {
-                ErrorData::internal_error("the call cannot go on: start it again", None).into()
-            }
-            _ => self,
-        }
-    }
-}
-
-impl From<ErrorData> for Stop {
-    fn from(error: ErrorData) -> Self {
-        let reopens = error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY || FlowError::is_retry(&error);
-        Self { outcome: Outcome::Error { code: error.code.0 }, reopens, error }
-    }
-}
-
-impl From<FlowError> for Stop {
-    fn from(error: FlowError) -> Self {
-        ErrorData::from(error).into()
-    }
-}
-
-fn overtaken() -> Stop {
-    FlowError::retry("another instance took the round over").into()
-}
-
 /// A handler that reads the answers as they came does not find content that nobody agreed to.
 fn without_refused_content(mut sent: InputResponses) -> InputResponses {
     for answer in sent.values_mut().filter_map(Value::as_object_mut) {
@@ -869,11 +795,4 @@ fn without_refused_content(mut sent: InputResponses) -> InputResponses {
         }
     }
     sent
-}
-
-fn unavailable(error: LedgerError) -> FlowError {
-    match error {
-        full @ LedgerError::Full { .. } => FlowError::Busy(full),
-        away => FlowError::retry(away),
-    }
 }

@@ -11,7 +11,7 @@ use rmcp::{
         router::prompt::PromptRoute,
         tool::{IntoCallToolResult, ToolCallContext, ToolRoute, parse_json_object, schema_for_input},
     },
-    model::{CallToolResponse, CallToolResult, ContentBlock, JsonObject, Prompt, Tool},
+    model::{JsonObject, Prompt, Tool},
     schemars::JsonSchema,
     service::RequestContext,
 };
@@ -289,7 +289,7 @@ where
             let (view, _) = prepared?;
             match arguments {
                 Ok(arguments) => handler(Durable::of(view)?, arguments).await.into_call_tool_result(),
-                Err(misfit) => Ok(misfit),
+                Err(misfit) => misfit.into_call_tool_result(),
             }
         }) as BoxFuture<'_, _>
     })
@@ -327,9 +327,8 @@ pub(super) fn prepare<S: Send + Sync + 'static>(
 
 /// The arguments of such a tool; or why they do not fit, in words, as rmcp does it for other tools: the model reads them, and calls
 /// again.
-pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, CallToolResponse> {
-    let misfit = |error: ErrorData| CallToolResult::error(vec![ContentBlock::text(error.message)]).into();
-    parse_json_object(arguments.unwrap_or_default()).map_err(misfit)
+pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, FlowError> {
+    parse_json_object(arguments.unwrap_or_default()).map_err(|misfit| FlowError::failed(misfit.message))
 }
 
 /// Questions that are asked together, in one round: tuples of [`Asking`].

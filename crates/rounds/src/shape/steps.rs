@@ -182,7 +182,7 @@ where
                 let (view, server) = prepared?;
                 let at = match arguments {
                     Ok(arguments) => Step { view, server, arguments: Arc::new(arguments) },
-                    Err(misfit) => return Ok(misfit),
+                    Err(misfit) => return misfit.into_call_tool_result(),
                 };
                 match run(at.clone()).await {
                     Ok(collected) => finish(at, collected).await.into_call_tool_result(),
