@@ -36,7 +36,7 @@ async fn run() -> Result<(), BoxError> {
     let context = context()?;
     let access = Access::to(&url, &context)?;
     let client = connect(&url, access.clone()).await?;
-    if scenario == "elicitation-sep1034-client-defaults" {
+    if ["elicitation-sep1034-client-defaults", "sse-retry"].contains(&&*scenario) {
         access.listening().await;
     }
     scenario::play(&scenario, &context, &client).await?;
