@@ -1,5 +1,5 @@
 //! The server that the suite is run against starts. (What it has to do is the suite's to say: `cargo xtask interop`, which
-//! finds the server because this test has it built.)
+//! finds the server, and both clients, because this test has them built.)
 
 use std::{
     io::{BufRead, BufReader},
