@@ -107,6 +107,9 @@ impl Responder for Answering {
 
     fn progress(&self, progress: &Progress<'_>) {
         self.status.progress(progress);
+        if let (Progress::Asked(pending), Who::Person(terminal)) = (progress, &self.who) {
+            terminal.expect(pending.open().len());
+        }
         if let (Progress::Asked(pending), Some(place)) = (progress, &self.kept)
             && let Err(failure) = place.write(pending)
         {

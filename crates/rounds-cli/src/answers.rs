@@ -26,7 +26,7 @@ use crate::{
 /// What to answer without asking anybody.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Answers, given beforehand")]
-pub(crate) struct Options {
+pub(crate) struct AnswerOptions {
     /// Answer a field of a question; `:=` takes JSON. With any of these, nobody is asked
     ///
     /// A choice may be given by its value or its title, and fields that are not named get their defaults.
@@ -65,7 +65,7 @@ pub(crate) struct Wrong {
     why: String,
 }
 
-impl Options {
+impl AnswerOptions {
     /// Whether there is anything that stands in for a person.
     pub(crate) fn is_given(&self) -> bool {
         !self.answer.is_empty() || self.answers.is_some() || self.decline

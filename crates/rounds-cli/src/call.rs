@@ -9,7 +9,7 @@ use rounds::client::Call;
 use crate::{
     Failure,
     connection::{Address, Protocol},
-    conversation::{self, Conversation},
+    conversation::{Conversation, ConversationOptions},
     pair::Pair,
     terminal::clean,
 };
@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     #[command(flatten)]
-    conversation: conversation::Options,
+    conversation: ConversationOptions,
 }
 
 pub(crate) async fn call(options: Options) -> Result<ExitCode, Failure> {

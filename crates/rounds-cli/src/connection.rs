@@ -17,7 +17,7 @@ use tokio::{
 };
 use url::Url;
 
-use crate::{Failure, answering::Answering, terminal::clean};
+use crate::{Failure, answering::Answering, reason, terminal::clean};
 
 /// How long a server may take to say who it is. A command may have to fetch itself first.
 const GREETING: Duration = Duration::from_secs(120);
@@ -100,8 +100,10 @@ impl Connection {
             Protocol::Legacy => host.legacy_only(),
             Protocol::Auto => host,
         };
-        let failed =
-            |source: ClientInitializeError| Failure::Connect { to: address.to_string(), source: Box::new(source) };
+        let failed = |error: ClientInitializeError| Failure::Connect {
+            to: address.to_string(),
+            why: reason::not_connected(&error),
+        };
         let greeted = async {
             match address {
                 Address::Url(url) => {

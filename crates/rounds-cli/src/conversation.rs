@@ -10,7 +10,7 @@ use tokio::{signal::ctrl_c, sync::mpsc::UnboundedReceiver};
 use crate::{
     Failure,
     answering::{Answering, NoAnswer, Who},
-    answers,
+    answers::AnswerOptions,
     connection::{Address, Connection, PATIENCE, Protocol},
     duration,
     halt::Halt,
@@ -26,9 +26,9 @@ const SAVED: u8 = 75;
 
 /// What `call` and `resume` have in common.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct ConversationOptions {
     #[command(flatten)]
-    answers: answers::Options,
+    answers: AnswerOptions,
     /// Authorize HTTP requests with this token, which is never saved
     #[arg(long, value_name = "TOKEN", env = "ROUNDS_BEARER", hide_env_values = true)]
     bearer: Option<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 /// A call that is about to be made, or to be gone on with.
 #[derive(Debug)]
 pub(crate) struct Conversation {
-    pub(crate) options: Options,
+    pub(crate) options: ConversationOptions,
     pub(crate) server: Address,
     pub(crate) era: Protocol,
     /// The file to save it to, if somebody else is to answer later.
@@ -73,7 +73,7 @@ impl Conversation {
         match (ended, save) {
             (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
             (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),
-            (Err(halt), _) => self.give_up(halt, kept.as_ref()),
+            (Err(halt), _) => self.give_up(halt, answering.who(), kept.as_ref()),
         }
     }
 
@@ -176,13 +176,15 @@ impl Conversation {
         Ok(ExitCode::from(SAVED))
     }
 
-    fn give_up(&self, halt: Halt, kept: Option<&Place>) -> Result<ExitCode, Failure> {
+    fn give_up(&self, halt: Halt, who: &Who, kept: Option<&Place>) -> Result<ExitCode, Failure> {
         if self.options.json && halt.unanswered {
             let asked = halt.pushed.iter().map(show::question).collect::<Vec<_>>();
             let asks = halt.pending.as_ref().map(|pending| show::pending_json("asks", pending));
             self.print_json(&asks.unwrap_or_else(|| serde_json::json!({"status": "asks", "questions": asked})))?;
         }
-        if let Some(pending) = halt.pending.as_ref().filter(|pending| !halt.is_ours && show::has_answers(pending)) {
+        // What was typed at a terminal is nowhere else.
+        let typed = matches!(who, Who::Person(_)) && !halt.is_ours;
+        if let Some(pending) = halt.pending.as_ref().filter(|pending| typed && show::has_answers(pending)) {
             match kept {
                 Some(place) => {
                     place.write(pending)?;

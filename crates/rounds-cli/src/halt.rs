@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rounds::client::{DriveError, Pending, Question, SendError, Stopped};
 
-use crate::{Failure, Sentence, answering::NoAnswer, terminal::clean};
+use crate::{Failure, Sentence, answering::NoAnswer, reason, terminal::clean};
 
 #[derive(Debug)]
 pub(crate) struct Halt {
@@ -45,6 +45,7 @@ impl Halt {
                 refused = true;
                 Some(Failure::Refused(what_to_do(resumed)))
             }
+            Stopped::Leg(SendError::Connection(error)) => Some(Failure::Lost(reason::lost(error))),
             _ => None,
         };
         let pending = error.pending().cloned();

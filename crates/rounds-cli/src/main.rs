@@ -11,6 +11,7 @@ mod halt;
 mod keys;
 mod pair;
 mod person;
+mod reason;
 mod resume;
 mod saved;
 mod serve;
@@ -156,8 +157,10 @@ enum Failure {
     NotSaved { file: String, source: saved::NotSaved },
     #[error("cannot start {program}")]
     Start { program: String, source: io::Error },
-    #[error("cannot connect to {to}")]
-    Connect { to: String, source: Box<rmcp::service::ClientInitializeError> },
+    #[error("cannot connect to {to}: {why}")]
+    Connect { to: String, why: String },
+    #[error("the connection was lost: {0}")]
+    Lost(String),
     #[error("{to} does not say who it is")]
     Silent { to: String },
     #[error("{}", terminal::clean::line(&.0.to_string()))]
@@ -202,7 +205,7 @@ impl fmt::Display for Sentence<'_> {
         let mut cause = self.0.source();
         while let Some(error) = cause {
             // It may have the words of a server in it.
-            let words = terminal::clean::line(&error.to_string());
+            let words = terminal::clean::short(&error.to_string(), 400);
             // Some errors speak with the words of their cause, and name the cause as well.
             if !said.ends_with(&words) {
                 write!(f, ": {words}")?;

@@ -7,7 +7,7 @@ use rounds::client::Start;
 
 use crate::{
     Failure,
-    conversation::{self, Conversation},
+    conversation::{Conversation, ConversationOptions},
     halt::what_to_do,
     saved::Saved,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(long)]
     start_over: bool,
     #[command(flatten)]
-    conversation: conversation::Options,
+    conversation: ConversationOptions,
 }
 
 pub(crate) async fn resume(options: Options) -> Result<ExitCode, Failure> {

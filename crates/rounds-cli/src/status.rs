@@ -105,7 +105,7 @@ impl Status {
             Outcome::Done(_) => "done",
             _ => "goes on as a task",
         };
-        self.leg_says(&leg, "←", &format!("{how}; {:?}", leg.began.elapsed()));
+        self.leg_says(&leg, "←", &format!("{how}; {:.1?}", leg.began.elapsed()));
         self.pause();
     }
 
@@ -129,10 +129,8 @@ impl Leg {
     fn asked(&self, pending: &Pending) -> String {
         let keys: Vec<_> = pending.questions().iter().map(|question| clean::short(question.key(), 40)).collect();
         let asks = format!("asks {}; {}", keys.join(", "), state(pending.state_bytes()));
-        match pending.expires_in() {
-            Some(left) => format!("{asks}; {} left", duration::rough(left)),
-            None => asks,
-        }
+        let left = pending.expires_in().map(|left| format!("; {} left", duration::rough(left)));
+        format!("{asks}{}; {:.1?}", left.unwrap_or_default(), self.began.elapsed())
     }
 
     fn hold(&mut self, pending: &Pending) {

@@ -8,9 +8,6 @@ use serde_json::Value;
 
 use super::clean;
 
-/// How much of a schema is shown.
-const LONGEST_SCHEMA: usize = 300;
-
 /// What a field takes, in a few words. Choices are listed where there is room for that; here they are counted.
 pub(crate) fn describe(field: &Field) -> String {
     match &field.kind {
@@ -35,7 +32,6 @@ pub(crate) fn describe(field: &Field) -> String {
             (None, Some(most)) => format!("up to {most} of these, with commas"),
             (None, None) => "any of these, with commas".to_owned(),
         },
-        FieldKind::Unknown { schema } => format!("JSON for {}", clean::short(&schema.to_string(), LONGEST_SCHEMA)),
         _ => "JSON".to_owned(),
     }
 }
@@ -89,6 +85,18 @@ fn by_number<'a>(choices: &'a [Choice], text: &'a str) -> &'a str {
     let number: Option<usize> = text.parse().ok();
     let choice = number.and_then(|number| choices.get(number.checked_sub(1)?));
     choice.map_or(text, |choice| &choice.value)
+}
+
+/// What is wrong with what was typed, to somebody who looks at the field.
+pub(super) fn tell(field: &Field, problem: &Problem) -> String {
+    let said = problem.to_string();
+    match &field.kind {
+        FieldKind::Choice { .. } => "that is none of these: a number or a name is enough".to_owned(),
+        FieldKind::Choices { .. } if said.contains("must be one of") => {
+            "that is none of these: numbers or names, with commas between them".to_owned()
+        }
+        _ => said.strip_prefix(&format!("`{}` ", field.name)).unwrap_or(&said).to_owned(),
+    }
 }
 
 /// A value of this field as a person reads it.

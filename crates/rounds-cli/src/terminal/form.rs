@@ -6,6 +6,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Command, Left, Terminal, Typed, clean, field, is_start_of, time_left};
 
+/// How much of a schema is shown.
+const LONGEST_SCHEMA: usize = 400;
+
 /// What became of a prompt for a field.
 enum Filled {
     Next,
@@ -87,18 +90,25 @@ impl Terminal {
                     content.insert(field.name.clone(), value);
                     return Ok(Filled::Next);
                 }
-                Err(problem) => self.wrong(&problem.to_string()),
+                Err(problem) => self.wrong(&field::tell(field, &problem)),
             }
         }
     }
 
     fn show_field(&self, field: &Field) {
         let what = field::describe(field);
-        let what = if field.required { what } else { format!("{what}; optional") };
+        let what = if field.required { what } else { format!("{what}, optional") };
         self.say("");
-        self.say(&format!("  {}: {}", self.paint.bold(&clean::line(&field.label)), self.paint.dim(&what)));
+        self.say(&format!(
+            "  {} {}",
+            self.paint.bold(&clean::line(&field.label)),
+            self.paint.dim(&format!("({what})"))
+        ));
         if let Some(description) = &field.description {
             self.note(description);
+        }
+        if let FieldKind::Unknown { schema } = &field.kind {
+            self.note(&clean::short(&format!("as in the schema {schema}"), LONGEST_SCHEMA));
         }
         for (at, choice) in field::choices(field).iter().enumerate() {
             self.say(&format!("    {:>2}  {}", at + 1, clean::line(&choice.title)));

@@ -8,7 +8,10 @@ mod lines;
 mod page;
 mod spinner;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use rounds::{
     Kind,
@@ -33,6 +36,9 @@ pub(crate) fn is_there() -> bool {
 pub(crate) struct Terminal {
     paint: Paint,
     lines: Lines,
+    /// How many questions there are in this round, and how many of them were shown.
+    questions: AtomicUsize,
+    shown: AtomicUsize,
 }
 
 /// Why a person has not answered. Nothing was said in their name.
@@ -73,9 +79,16 @@ const COMMANDS: [(&str, Command, &str); 5] = [
 
 impl Terminal {
     pub(crate) fn new() -> Self {
-        let terminal = Self { paint: Paint::on(&io::stderr()), lines: Lines::default() };
+        let (questions, shown) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let terminal = Self { paint: Paint::on(&io::stderr()), lines: Lines::default(), questions, shown };
         terminal.lines.listen();
         terminal
+    }
+
+    /// So many questions are about to be asked.
+    pub(crate) fn expect(&self, questions: usize) {
+        self.questions.store(questions, Ordering::Relaxed);
+        self.shown.store(0, Ordering::Relaxed);
     }
 
     /// Shows a question, and has it answered. What comes back fits the question.
@@ -105,8 +118,10 @@ impl Terminal {
 
     fn show_who_asks(&self, question: &Question) {
         let origin = clean::line(&question.origin().to_string());
+        let (shown, all) = (self.shown.fetch_add(1, Ordering::Relaxed) + 1, self.questions.load(Ordering::Relaxed));
+        let which = if all > 1 && shown <= all { format!(", {shown} of {all}") } else { String::new() };
         self.say("");
-        self.say(&format!("{} asks{}:", self.paint.bold(&origin), time_left(question)));
+        self.say(&format!("{} asks{which}{}:", self.paint.bold(&origin), time_left(question)));
         self.quote(question.message());
     }
 
