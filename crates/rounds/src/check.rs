@@ -5,6 +5,9 @@ use std::fmt;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
+/// How many choices a problem names.
+const NAMED: usize = 20;
+
 /// What is wrong with an answer, in words for the person who gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -78,7 +81,8 @@ pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String>
         && !choices.contains(&&value)
     {
         let names: Vec<_> = choices.iter().filter_map(|choice| choice.as_str()).collect();
-        return Err(format!("must be one of {}", names.join(", ")));
+        let more = if names.len() > NAMED { " and others" } else { "" };
+        return Err(format!("must be one of {}{more}", names[..names.len().min(NAMED)].join(", ")));
     }
     let bound = |keyword: &str| field.get(keyword).and_then(Value::as_f64);
     let within = |measure: f64, least: &str, most: &str, what: &str| match (bound(least), bound(most)) {

@@ -4,6 +4,7 @@
 
 mod any_instance;
 mod book_flight;
+mod client;
 mod deploy;
 mod travel;
 mod weather;

@@ -35,6 +35,7 @@ const MAX_STATE: usize = 1 << 20;
 ///     }
 ///     Sent::Later(pending) => { pending.send(server).await?; }
 ///     Sent::Task(task) => println!("goes on as task {}", task.task.task_id),
+///     other => println!("{other:?}"),
 /// }
 /// # Ok(())
 /// # }
@@ -120,7 +121,6 @@ impl Call {
 
 /// What became of a leg.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart where it was made")]
 #[non_exhaustive]
 pub enum Sent {
     /// The call has ended.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::poll_fn,
+    future::{pending, poll_fn},
     pin::pin,
     task::Poll,
     time::{Duration, SystemTime},
@@ -60,7 +60,6 @@ pub async fn drive<R: Responder + ?Sized>(
 
 /// Where to start: at the beginning, or in the middle.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "it is made to be taken apart")]
 #[non_exhaustive]
 pub enum Start {
     /// With the first leg.
@@ -359,7 +358,7 @@ async fn within<T>(
             biased;
             ready = &mut future => Some(Some(ready)),
             () = changed(&mut thinking) => None,
-            () = clock.sleep(*left), if !still => Some(None),
+            () = async { if still { pending().await } else { clock.sleep(*left).await } } => Some(None),
         };
         if !still {
             *left = left.saturating_sub(since(began, clock.now()));
@@ -378,7 +377,7 @@ async fn changed(thinking: &mut Option<Thinking>) {
         return;
     }
     *thinking = None;
-    std::future::pending().await
+    pending::<()>().await;
 }
 
 fn since(began: SystemTime, now: SystemTime) -> Duration {

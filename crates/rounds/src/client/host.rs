@@ -337,7 +337,7 @@ impl<'a> Thought<'a> {
             *count += usize::from(room);
             room
         });
-        begun.then_some(Self(thinking))
+        begun.then(|| Self(thinking))
     }
 }
 

@@ -1,0 +1,97 @@
+//! A call that is asked in one process and answered in another, with a kill in between.
+//!
+//! The test runs its own program again. There a client is asked by an instance of the server, saves the call and waits to
+//! be killed (SIGKILL: nothing of it gets to run). Here another client answers over another connection, to another
+//! instance, which shares nothing with the first but its key.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse, Implementation, ServerCapabilities, ServerConfig},
+    object,
+    service::RequestContext,
+};
+use rounds::{
+    Given, KeyRing, Round, Rounds,
+    client::{Call, Host, Pending},
+    text,
+};
+
+use crate::{Units, asked, connect, said, silent};
+
+const FILE: &str = "ROUNDS_CLIENT_FILE";
+const SAVED: &str = "saved";
+
+#[tokio::test]
+async fn a_call_is_answered_from_another_process_after_a_kill() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pending-{}.json", std::process::id()));
+    let mut asking = Command::new(std::env::current_exe().unwrap())
+        .args(["process::the_client_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(FILE, &file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said_there = BufReader::new(asking.stdout.take().unwrap()).lines();
+    let saved = said_there.map_while(Result::ok).any(|line| line == SAVED);
+    asking.kill().unwrap();
+    asking.wait().unwrap();
+    assert!(saved, "the first process did not get to its question");
+
+    let mut pending = Pending::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(pending.call(), &Call::tool("weather", object!({"location": "Paris"})));
+    assert_eq!(pending.questions()[0].message(), "Which units?");
+    assert!(pending.expires_in().is_some_and(|left| !left.is_zero()));
+    pending.accept("units", object!({"units": "imperial"})).unwrap();
+    let client = connect(instance(), Host::new(silent())).await;
+    assert_eq!(said(pending.send(&client).await.unwrap()), "Paris in Imperial");
+}
+
+/// No test: the program that the test above starts. Without its file it does nothing.
+#[test]
+fn the_client_that_is_killed() {
+    let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pending = runtime.block_on(async {
+        let client = connect(instance(), Host::new(silent())).await;
+        asked(Call::tool("weather", object!({"location": "Paris"})).send(&client).await.unwrap())
+    });
+    std::fs::write(file, pending.to_json()).unwrap();
+    println!("\n{SAVED}");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// An instance of the server. They share a key, and nothing else.
+fn instance() -> Rounds<Weather> {
+    let keys = KeyRing::from_bytes([[7; 32]]).unwrap();
+    Rounds::builder(Weather).keys(keys).audience("weather").build().unwrap()
+}
+
+struct Weather;
+
+impl ServerHandler for Weather {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let round: Round<CallToolResponse> = Round::from_context(&context)?;
+        let place = request.arguments.unwrap_or_default()["location"].as_str().unwrap().to_owned();
+        match round.given::<Units>("units") {
+            Given::Accepted(units) => Ok(text(format!("{place} in {units:?}"))),
+            _ => Ok(round.ask_form::<Units>("units", "Which units?")?),
+        }
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        let info = Implementation::new("weather", "1");
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build()).with_server_info(info)
+    }
+}
