@@ -116,8 +116,14 @@ impl Connection {
                     let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
                         return Err(Failure::Silent { to: address.to_string() });
                     };
-                    let client = host.connect((stdout, stdin)).await.map_err(failed)?;
-                    Ok(Self { client, child: Some(child) })
+                    match host.connect((stdout, stdin)).await {
+                        Ok(client) => Ok(Self { client, child: Some(child) }),
+                        // That it has ended says more than that its pipe is broken.
+                        Err(error) => Err(match timeout(FAREWELL, child.wait()).await {
+                            Ok(Ok(status)) => Failure::Ended { to: address.to_string(), status },
+                            _ => failed(error),
+                        }),
+                    }
                 }
             }
         };

@@ -70,6 +70,10 @@ impl Conversation {
         answering.status.wait();
         let ended = self.talk(start, &answering, gives_up).await;
         answering.status.pause();
+        if let (Err(Halt { failure: Failure::Interrupted, .. }), Who::Person(_)) = (&ended, answering.who()) {
+            // The terminal has written ^C behind a prompt.
+            eprint("\n");
+        }
         match (ended, save) {
             (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
             (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),

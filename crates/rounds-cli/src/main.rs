@@ -161,6 +161,8 @@ enum Failure {
     Connect { to: String, why: String },
     #[error("the connection was lost: {0}")]
     Lost(String),
+    #[error("{to} has ended without a word of MCP: {status}")]
+    Ended { to: String, status: std::process::ExitStatus },
     #[error("{to} does not say who it is")]
     Silent { to: String },
     #[error("{}", terminal::clean::line(&.0.to_string()))]
