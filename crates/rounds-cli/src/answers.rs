@@ -12,7 +12,7 @@ use clap::Args;
 use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult};
 use rounds::{
     Kind,
-    client::{Answer, Field, FieldKind, Question},
+    client::{Answer, AnswerError, Field, FieldKind, Question},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -103,44 +103,23 @@ impl Answers {
         }
     }
 
-    /// The answer to this question, if there is one.
+    /// The answer to this question, if there is one. It fits.
     pub(crate) fn to(&self, question: &Question) -> Result<Option<Answer>, Wrong> {
-        let wrong = |why: String| Wrong { key: name_of(question), why: clean::line(&why) };
-        let whole = self.given.iter().rfind(|entry| entry.is_whole(question));
-        let fields: Vec<_> = self.fields_of(question)?;
-        let answer = match whole {
-            None if fields.is_empty() && !self.decline => return Ok(None),
-            None if fields.is_empty() => match question.kind() {
-                Kind::Form | Kind::Url => Answer::Decline,
-                _ => return Ok(None),
-            },
-            None => filled(question, defaults(question), &fields).map_err(wrong)?,
-            Some(entry) => match (entry.take(), question.kind()) {
-                (Given::Text(word), Kind::Form | Kind::Url) if word == "decline" => Answer::Decline,
-                (Given::Text(word), Kind::Form | Kind::Url) if word == "cancel" => Answer::Cancel,
-                (Given::Text(word), Kind::Url) if word == "accept" => Answer::Visit,
-                (Given::Json(Value::Bool(true)), Kind::Url) => Answer::Visit,
-                (Given::Text(word), Kind::Form) if word == "accept" => {
-                    filled(question, defaults(question), &fields).map_err(wrong)?
-                }
-                (Given::Json(Value::Object(content)), Kind::Form) => {
-                    known(question, content.keys()).map_err(wrong)?;
-                    filled(question, content.clone(), &fields).map_err(wrong)?
-                }
-                (given, Kind::Form) if question.fields().len() == 1 => {
-                    let only = [(&question.fields()[0], given)];
-                    filled(question, JsonObject::new(), &only).map_err(wrong)?
-                }
-                (Given::Json(json), Kind::Sample) => {
-                    Answer::Sample(read::<Box<CreateMessageResult>>(json).map_err(wrong)?)
-                }
-                (Given::Json(json), Kind::Roots) => Answer::Roots(read::<ListRootsResult>(json).map_err(wrong)?),
-                (_, Kind::Url) => return Err(wrong("a page takes accept, decline or cancel".to_owned())),
-                (_, Kind::Form) => return Err(wrong("a form takes its fields, accept, decline or cancel".to_owned())),
-                _ => return Err(wrong("it takes a result as JSON".to_owned())),
-            },
+        self.find(question).map_err(|why| Wrong { key: name_of(question), why: clean::line(&why) })
+    }
+
+    fn find(&self, question: &Question) -> Result<Option<Answer>, String> {
+        let fields = self.fields_of(question)?;
+        let answer = match self.given.iter().rfind(|entry| entry.is_whole(question)) {
+            Some(entry) => whole(question, entry.take(), &fields)?,
+            None if !fields.is_empty() => filled(defaults(question), &fields)?,
+            None if self.decline && matches!(question.kind(), Kind::Form | Kind::Url) => Answer::Decline,
+            None => return Ok(None),
         };
-        question.check(answer).map(Some).map_err(|error| wrong(error.to_string()))
+        question.check(answer).map(Some).map_err(|error| match error {
+            AnswerError::Invalid { problem, .. } => problem.to_string(),
+            other => other.to_string(),
+        })
     }
 
     /// Whether any of these is for this question.
@@ -156,18 +135,15 @@ impl Answers {
     }
 
     /// The fields of this question for which there is an answer.
-    fn fields_of<'a>(&'a self, question: &'a Question) -> Result<Vec<(&'a Field, &'a Given)>, Wrong> {
+    fn fields_of<'a>(&'a self, question: &'a Question) -> Result<Vec<(&'a Field, &'a Given)>, String> {
         let mut fields = Vec::new();
-        for entry in &self.given {
+        for entry in self.given.iter().filter(|entry| !entry.is_whole(question)) {
             let name = entry.pair.name.as_str();
             let field = if question.is_pushed() {
                 let last = name.rsplit_once('.').map_or(name, |(_, last)| last);
                 question.field(name).or_else(|| question.field(last))
             } else if let Some(name) = name.strip_prefix(question.key()).and_then(|rest| rest.strip_prefix('.')) {
-                let names = [name.to_owned()];
-                let wrong = |why: String| Wrong { key: name_of(question), why: clean::line(&why) };
-                known(question, names.iter()).map_err(wrong)?;
-                question.field(name)
+                Some(known(question, name)?)
             } else {
                 None
             };
@@ -181,9 +157,12 @@ impl Entry {
     /// Whether this is about all of the question, and not about a field of it.
     fn is_whole(&self, question: &Question) -> bool {
         let name = self.pair.name.as_str();
-        let is_field = question.is_pushed() && question.field(name).is_some();
-        let is_name = if question.is_pushed() { name == question.message() } else { name == question.key() };
-        name == "*" || (is_name && !is_field)
+        let is_only_field = || matches!(question.fields(), [only] if only.name == name);
+        match question.is_pushed() {
+            _ if name == "*" => true,
+            true => name == question.message() || is_only_field(),
+            false => name == question.key(),
+        }
     }
 
     fn take(&self) -> &Given {
@@ -195,7 +174,7 @@ impl Entry {
 /// A question's key, or its words if it has none.
 pub(crate) fn name_of(question: &Question) -> String {
     let name = if question.is_pushed() { question.message() } else { question.key() };
-    format!("{:?}", clean::short(name, 80)).replace("\\\\", "\\")
+    format!("\"{}\"", clean::short(name, 80))
 }
 
 fn defaults(question: &Question) -> JsonObject {
@@ -203,9 +182,33 @@ fn defaults(question: &Question) -> JsonObject {
     question.fields().iter().filter_map(default).collect()
 }
 
+/// The answer that was given to all of a question, and to some of its fields.
+fn whole(question: &Question, given: &Given, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
+    match (given, question.kind()) {
+        (Given::Text(word), Kind::Form | Kind::Url) if word == "decline" => Ok(Answer::Decline),
+        (Given::Text(word), Kind::Form | Kind::Url) if word == "cancel" => Ok(Answer::Cancel),
+        (Given::Text(word), Kind::Form) if word == "accept" => filled(defaults(question), fields),
+        (Given::Text(word), Kind::Url) if word == "accept" => Ok(Answer::Visit),
+        (Given::Json(Value::Bool(true)), Kind::Url) => Ok(Answer::Visit),
+        (_, Kind::Url) => Err("a page takes accept, decline or cancel".to_owned()),
+        (Given::Json(Value::Object(content)), Kind::Form) => {
+            for name in content.keys() {
+                known(question, name)?;
+            }
+            filled(content.clone(), fields)
+        }
+        (given, Kind::Form) => match question.fields() {
+            [only] => filled(JsonObject::new(), &[(only, given)]),
+            _ => Err("a form takes its fields, accept, decline or cancel".to_owned()),
+        },
+        (Given::Json(json), Kind::Sample) => read::<Box<CreateMessageResult>>(json).map(Answer::Sample),
+        (Given::Json(json), Kind::Roots) => read::<ListRootsResult>(json).map(Answer::Roots),
+        _ => Err("it takes a result as JSON".to_owned()),
+    }
+}
+
 /// The form with these fields in it, each of which is read as its kind has it.
-fn filled(question: &Question, mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
-    debug_assert_eq!(question.kind(), Kind::Form);
+fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
     for (field, given) in fields {
         let value = match given {
             Given::Text(text) => field.parse(text),
@@ -216,12 +219,13 @@ fn filled(question: &Question, mut content: JsonObject, fields: &[(&Field, &Give
     Ok(Answer::Form(content))
 }
 
-/// Whether the form has these fields. What it does not have would be left out in silence.
-fn known<'a>(question: &Question, mut names: impl Iterator<Item = &'a String>) -> Result<(), String> {
-    let Some(unknown) = names.find(|name| question.field(name).is_none()) else { return Ok(()) };
-    let fields: Vec<_> = question.fields().iter().map(|field| field.name.as_str()).collect();
-    let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
-    Err(format!("it has no field `{unknown}`; its fields: {fields}"))
+/// The field of this name. One that the form does not have would be left out in silence.
+fn known<'a>(question: &'a Question, name: &str) -> Result<&'a Field, String> {
+    question.field(name).ok_or_else(|| {
+        let fields: Vec<_> = question.fields().iter().map(|field| field.name.as_str()).collect();
+        let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
+        format!("it has no field `{name}`; its fields: {fields}")
+    })
 }
 
 fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {

@@ -9,13 +9,13 @@ use rmcp::{
     service::{ClientInitializeError, RunningService},
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
-use rounds::client::Host;
+use rounds::client;
 use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, Command},
     time::timeout,
 };
-use url::Url;
+use url::{Host, Url};
 
 use crate::{Failure, answering::Answering, reason, terminal::clean};
 
@@ -64,6 +64,21 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Whether others on the way can read what is sent there.
+    pub(crate) fn is_open(&self) -> bool {
+        let Self::Url(url) = self else { return false };
+        let Ok(url) = Url::parse(url) else { return true };
+        let is_here = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        };
+        url.scheme() != "https" && !is_here
+    }
+}
+
 /// As it is shown, and as a saved call knows its server.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,7 +97,7 @@ fn words(command: &str) -> Result<Vec<String>, Failure> {
 
 /// A server that has said who it is.
 pub(crate) struct Connection {
-    pub(crate) client: RunningService<RoleClient, Host<Arc<Answering>, ClientConfig>>,
+    pub(crate) client: RunningService<RoleClient, client::Host<Arc<Answering>, ClientConfig>>,
     child: Option<Child>,
 }
 
@@ -93,8 +108,10 @@ impl Connection {
         bearer: Option<&str>,
         answering: Arc<Answering>,
     ) -> Result<Self, Failure> {
-        let host =
-            Host::new(answering).with_handler(ourselves()).with_question_timeout(PATIENCE).at(address.to_string());
+        let host = client::Host::new(answering)
+            .with_handler(ourselves())
+            .with_question_timeout(PATIENCE)
+            .at(address.to_string());
         let host = match era {
             Protocol::Modern => host.modern_only(),
             Protocol::Legacy => host.legacy_only(),

@@ -67,13 +67,12 @@ impl Conversation {
         let (answering, gives_up) = Answering::new(who, status, kept.clone());
         let answering = Arc::new(answering);
 
+        if self.options.bearer.is_some() && self.server.is_open() {
+            answering.status.say("the token can be read by others on its way: the URL is not https");
+        }
         answering.status.wait();
         let ended = self.talk(start, &answering, gives_up).await;
         answering.status.pause();
-        if let (Err(Halt { failure: Failure::Interrupted, .. }), Who::Person(_)) = (&ended, answering.who()) {
-            // The terminal has written ^C behind a prompt.
-            eprint("\n");
-        }
         match (ended, save) {
             (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
             (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),

@@ -18,13 +18,13 @@ pub(crate) enum Given {
 
 impl Pair {
     pub(crate) fn parse(text: &str) -> Result<Self, NoPair> {
-        let (name, value) = text.split_once('=').ok_or(NoPair::NoValue)?;
+        let (name, value) = text.split_once('=').ok_or(NoPair::Value)?;
         let (name, value) = match name.strip_suffix(':') {
-            Some(name) => (name, Given::Json(serde_json::from_str(value).map_err(NoPair::NoJson)?)),
+            Some(name) => (name, Given::Json(serde_json::from_str(value).map_err(NoPair::Json)?)),
             None => (name, Given::Text(value.to_owned())),
         };
         if name.is_empty() {
-            return Err(NoPair::NoName);
+            return Err(NoPair::Name);
         }
         Ok(Self { name: name.to_owned(), value })
     }
@@ -44,11 +44,11 @@ impl Given {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPair {
     #[error("it has no value: write NAME=TEXT or NAME:=JSON")]
-    NoValue,
+    Value,
     #[error("it has no name: write NAME=TEXT or NAME:=JSON")]
-    NoName,
+    Name,
     #[error("what stands after := is not JSON: {0}")]
-    NoJson(serde_json::Error),
+    Json(serde_json::Error),
 }
 
 #[cfg(test)]

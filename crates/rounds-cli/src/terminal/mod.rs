@@ -17,7 +17,7 @@ use rounds::{
     Kind,
     client::{Answer, Question},
 };
-use terminal_size::{Width, terminal_size_of};
+use tokio::sync::Mutex;
 
 use self::lines::Lines;
 pub(crate) use self::{field::describe, spinner::Spinner};
@@ -39,6 +39,8 @@ pub(crate) struct Terminal {
     /// How many questions there are in this round, and how many of them were shown.
     questions: AtomicUsize,
     shown: AtomicUsize,
+    /// Held while a question is shown: a legacy server may ask several at once, and a person answers one at a time.
+    turn: Mutex<()>,
 }
 
 /// Why a person has not answered. Nothing was said in their name.
@@ -80,9 +82,7 @@ const COMMANDS: [(&str, Command, &str); 5] = [
 impl Terminal {
     pub(crate) fn new() -> Self {
         let (questions, shown) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let terminal = Self { paint: Paint::on(&io::stderr()), lines: Lines::default(), questions, shown };
-        terminal.lines.listen();
-        terminal
+        Self { paint: Paint::on(&io::stderr()), lines: Lines::new(), questions, shown, turn: Mutex::new(()) }
     }
 
     /// So many questions are about to be asked.
@@ -93,6 +93,7 @@ impl Terminal {
 
     /// Shows a question, and has it answered. What comes back fits the question.
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Left> {
+        let _turn = self.turn.lock().await;
         self.lines.forget().await;
         self.show_who_asks(question);
         match question.kind() {
@@ -152,10 +153,9 @@ impl Terminal {
     async fn prompt(&self, prompt: &str) -> Result<Typed, Left> {
         loop {
             let _ = write!(io::stderr(), "{prompt} ");
-            let Some(line) = self.lines.next().await? else {
-                self.say("");
-                return Err(Left::End);
-            };
+            let mut prompted = Prompted { answered: false };
+            let line = self.lines.next().await?.ok_or(Left::End)?;
+            prompted.answered = true;
             match Typed::of(&line) {
                 Some(Typed::Command(Command::Help)) => self.help(),
                 Some(typed) => return Ok(typed),
@@ -173,6 +173,20 @@ impl Terminal {
             "Ctrl-C",
             self.paint.dim("stop; the server is told nothing about the question")
         ));
+    }
+}
+
+/// A prompt. If it is not answered, be it that the input ended, the server took its question back or the person stopped,
+/// what is said next begins on a line of its own.
+struct Prompted {
+    answered: bool,
+}
+
+impl Drop for Prompted {
+    fn drop(&mut self) {
+        if !self.answered {
+            let _ = writeln!(io::stderr());
+        }
     }
 }
 
@@ -203,9 +217,19 @@ fn time_left(question: &Question) -> String {
     }
 }
 
+/// How wide text may be.
 fn columns() -> usize {
-    let columns = terminal_size_of(io::stderr()).map_or(80, |(Width(columns), _)| usize::from(columns));
-    columns.clamp(20, WIDEST)
+    width().filter(|columns| *columns > 0).unwrap_or(80).clamp(20, WIDEST)
+}
+
+#[cfg(unix)]
+fn width() -> Option<usize> {
+    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col))
+}
+
+#[cfg(not(unix))]
+fn width() -> Option<usize> {
+    None
 }
 
 #[cfg(test)]

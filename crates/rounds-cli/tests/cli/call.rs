@@ -91,9 +91,11 @@ async fn what_has_no_other_answer_is_declined_when_asked_to() {
 
     let server = Server::start(&[]).await;
     for era in ["modern", "legacy"] {
-        let printed =
-            run(&["call", &server.url, "weather_h", "location=Tokyo", "--decline", "--era", era]).await.printed();
-        assert_eq!(printed, "Cancelled (decline).\n", "{era}");
+        for how in [&["--decline"][..], &["--answer", "units=decline"], &["--answer", "*=decline"]] {
+            let call = ["call", &server.url, "weather_h", "location=Tokyo", "--era", era];
+            let printed = run(&[&call[..], how].concat()).await.printed();
+            assert_eq!(printed, "Cancelled (decline).\n", "{era} {how:?}");
+        }
     }
 }
 
@@ -107,7 +109,7 @@ async fn an_answer_that_does_not_fit_is_not_sent() {
         ("details.window:=1", "`window` must be of type boolean"),
         ("details.bag=1", "it has no field `bag`; its fields: bags, meal, odd, window"),
         ("details=perhaps", "a form takes its fields, accept, decline or cancel"),
-        ("details=accept", "\"details\": `meal` is missing"),
+        ("details=accept", "`meal` is missing"),
         ("details:={\"meal\": \"v\", \"bag\": 1}", "it has no field `bag`; its fields: bags, meal, odd, window"),
     ] {
         let ended = run(&["call", &raw.url, "tool", "--answer", answer]).await;
@@ -177,6 +179,14 @@ async fn every_leg_is_shown_to_those_who_ask_with_the_size_of_its_state() {
     assert_eq!(legs[0], "leg 1 → tools/call weather_e; no state");
     assert_eq!(legs[2], format!("leg 2 → tools/call weather_e; 1 answer; state of {bytes} bytes"));
     assert!(legs[3].starts_with("leg 2 ← done; "), "{legs:?}");
+}
+
+#[tokio::test]
+async fn a_token_goes_with_every_request() {
+    let raw = Raw::start([asks(json!({"q": form("?", json!({}), &[])})), says("done")]).await;
+    run(&["call", &raw.url, "tool", "--answer", "q=accept", "--bearer", "s3cret"]).await.printed();
+    assert!(raw.authorized().len() >= 3, "discover and two legs");
+    assert!(raw.authorized().iter().all(|header| header.as_deref() == Some("Bearer s3cret")), "{:?}", raw.authorized());
 }
 
 #[tokio::test]

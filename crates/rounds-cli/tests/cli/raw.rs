@@ -5,7 +5,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use axum::{Router, body::Bytes, extract::State, http::StatusCode, response::IntoResponse, routing::post};
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::IntoResponse,
+    routing::post,
+};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::AbortHandle};
 
@@ -19,6 +26,7 @@ pub(crate) struct Raw {
 struct Script {
     replies: Mutex<VecDeque<Value>>,
     heard: Mutex<Vec<Value>>,
+    authorized: Mutex<Vec<Option<String>>>,
     /// How many replies may be given.
     free: Semaphore,
 }
@@ -36,7 +44,12 @@ impl Raw {
 
     async fn start_with(replies: impl IntoIterator<Item = Value>, free: usize) -> Self {
         let replies = Mutex::new(replies.into_iter().collect());
-        let script = Arc::new(Script { replies, heard: Mutex::default(), free: Semaphore::new(free) });
+        let script = Arc::new(Script {
+            replies,
+            heard: Mutex::default(),
+            authorized: Mutex::default(),
+            free: Semaphore::new(free),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
         let router = Router::new().route("/mcp", post(reply)).with_state(script.clone());
@@ -54,6 +67,11 @@ impl Raw {
         self.script.heard.lock().unwrap().clone()
     }
 
+    /// What every request was authorized with.
+    pub(crate) fn authorized(&self) -> Vec<Option<String>> {
+        self.script.authorized.lock().unwrap().clone()
+    }
+
     /// What was answered in the last call that it has heard.
     pub(crate) fn answered(&self) -> Value {
         self.heard().last().unwrap()["inputResponses"].clone()
@@ -66,7 +84,9 @@ impl Drop for Raw {
     }
 }
 
-async fn reply(State(script): State<Arc<Script>>, body: Bytes) -> impl IntoResponse {
+async fn reply(State(script): State<Arc<Script>>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
+    let header = headers.get("authorization").map(|header| header.to_str().unwrap().to_owned());
+    script.authorized.lock().unwrap().push(header);
     let message: Value = serde_json::from_slice(&body).unwrap();
     let mut reply = match message["method"].as_str() {
         Some("server/discover") => json!({"result": {

@@ -338,3 +338,46 @@ async fn help_is_there_at_every_prompt() {
     assert_eq!(screen.ended().await.code, Some(0));
     assert_eq!(raw.answered()["q"]["content"], json!({"n": ":c"}));
 }
+
+/// A server of the legacy era in a few lines of shell, which asks two questions at once and writes down the answers.
+fn asks_two_at_once(answers: &Written) -> Written {
+    let asks = |id: u32, message: &str| {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let params = json!({"message": message, "requestedSchema": schema});
+        json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+    };
+    let initialized = json!({"jsonrpc": "2.0", "id": 0, "result": {
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "shell", "version": "1"},
+    }});
+    let done = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "thanks"}]}});
+    Written::new(&format!(
+        "read initialize\necho '{initialized}'\nread initialized\nread call\necho '{}'\necho '{}'\n\
+         read one\nread other\necho \"$one\" > {answers}\necho \"$other\" >> {answers}\necho '{done}'\ncat > /dev/null\n",
+        asks(7, "First?"),
+        asks(8, "Second?"),
+        answers = answers.path(),
+    ))
+}
+
+#[tokio::test]
+async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_other() {
+    let answers = Written::nothing();
+    let script = asks_two_at_once(&answers);
+    let mut screen = Screen::start(&["call", "--stdio", &format!("sh {}", script.path()), "tool", "--era", "legacy"]);
+    let mut numbers = json!({});
+    for number in [1, 2] {
+        let shown = screen.see("  > ").await;
+        let id = if shown.contains("First?") { 7 } else { 8 };
+        assert_eq!(shown.matches("asks:").count(), 1, "{shown:?}");
+        numbers[id.to_string()] = json!(number);
+        screen.say(&number.to_string()).await;
+        screen.see("cancel > ").await;
+        screen.say("y").await;
+    }
+    let ended = screen.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "thanks\n"), "{ended:?}");
+    for answer in answers.read().lines() {
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(answer["result"]["content"]["n"], numbers[answer["id"].to_string()], "{answer}");
+    }
+}
