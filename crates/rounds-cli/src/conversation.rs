@@ -27,8 +27,6 @@ const SAVED: u8 = 75;
 /// What `call` and `resume` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct ConversationOptions {
-    #[command(flatten)]
-    answers: AnswerOptions,
     /// Authorize HTTP requests with this token, which is never saved
     #[arg(long, value_name = "TOKEN", env = "ROUNDS_BEARER", hide_env_values = true)]
     bearer: Option<String>,
@@ -41,6 +39,8 @@ pub(crate) struct ConversationOptions {
     /// Show each leg on stderr, with the sizes of states
     #[arg(long, short)]
     verbose: bool,
+    #[command(flatten)]
+    answers: AnswerOptions,
 }
 
 /// A call that is about to be made, or to be gone on with.
