@@ -5,8 +5,8 @@ use std::fmt;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-/// How many choices a problem names.
-const NAMED: usize = 20;
+/// How much a problem says of what would be right, in characters.
+const TOLD: usize = 300;
 
 /// What is wrong with an answer, in words for the person who gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +81,10 @@ pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String>
         && !choices.contains(&&value)
     {
         let names: Vec<_> = choices.iter().filter_map(|choice| choice.as_str()).collect();
-        let more = if names.len() > NAMED { " and others" } else { "" };
-        return Err(format!("must be one of {}{more}", names[..names.len().min(NAMED)].join(", ")));
+        let names = names.join(", ");
+        let told: String = names.chars().take(TOLD).collect();
+        let more = if told.len() < names.len() { "…" } else { "" };
+        return Err(format!("must be one of {told}{more}"));
     }
     let bound = |keyword: &str| field.get(keyword).and_then(Value::as_f64);
     let within = |measure: f64, least: &str, most: &str, what: &str| match (bound(least), bound(most)) {

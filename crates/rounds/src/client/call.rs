@@ -1,6 +1,6 @@
 //! A call: what is to be called and with what, from the first leg to the last.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use rmcp::model::{
     CallToolResult, ContentBlock, CreateTaskResult, GetPromptResult, JsonObject, ReadResourceResult, ResourceContents,
@@ -40,7 +40,7 @@ const MAX_STATE: usize = 1 << 20;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
     #[serde(with = "wire_name")]
@@ -116,6 +116,17 @@ impl Call {
 
     pub(super) fn max_state(&self) -> usize {
         self.max_state.unwrap_or(MAX_STATE)
+    }
+}
+
+/// Without what was typed, which does not belong in a log.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("method", &self.method)
+            .field("target", &self.target)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use rmcp::model::CreateTaskResult;
 
 use super::{
     Answer, AnswerError, BoxError, Call, Done, Limits, Pending, Question, Responder, SendError, Sent, Server,
-    host::Thinking,
+    push::Thinking,
 };
 use crate::{BoxFuture, Clock, Kind};
 

@@ -25,6 +25,10 @@ pub enum SendError {
         /// To whom it was to be sent.
         found: Box<Origin>,
     },
+    /// The connection is one of the legacy era, in which there is nobody to give the answers to: the call would begin anew.
+    /// Nothing was sent.
+    #[error("this call goes on over a connection of 2026-07-28 or later, and this one is older")]
+    LegacyConnection,
     /// The server does not accept the state that it gave: it has expired, was used before, or is a thing of the past.
     /// [`Pending::start_over`](super::Pending::start_over) begins anew with what was answered.
     #[error("the server no longer accepts this call's state; start over")]
@@ -40,10 +44,11 @@ pub enum SendError {
     BadServer(#[from] BadServer),
 }
 
-impl From<ServiceError> for SendError {
-    fn from(error: ServiceError) -> Self {
+impl SendError {
+    /// What became of a leg that did, or did not, come with a state.
+    pub(super) fn of(error: ServiceError, with_state: bool) -> Self {
         match error {
-            ServiceError::McpError(error) if is_refused_state(&error) => Self::StateRefused(error),
+            ServiceError::McpError(error) if with_state && is_refused_state(&error) => Self::StateRefused(error),
             ServiceError::McpError(error) => Self::Refused(error),
             other => Self::Connection(other),
         }
@@ -62,6 +67,9 @@ pub enum BadServer {
     /// It wants input, and has neither a question nor a state.
     #[error("it asks for input, with neither a question nor a state")]
     AsksNothing,
+    /// It asks by its result over a connection of the legacy era, which has no such results.
+    #[error("it asks for input in a way that its protocol version does not have")]
+    AsksInLegacyEra,
     /// Its `resultType` is none that this client knows.
     #[error("its resultType is {0}")]
     ResultType(String),

@@ -1,9 +1,17 @@
 //! The form model: all that a host needs to know to show a field, and nothing of JSON Schema.
 
+use std::collections::{BTreeSet, HashMap};
+
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use crate::{Problem, check::check_field};
+
+/// How long the name of a field, or the key of a question, may be, in bytes: errors have them in them.
+pub(super) const MAX_NAME: usize = 256;
+
+/// How many items a default may have to be looked at.
+const MAX_DEFAULT_ITEMS: usize = 1000;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,9 +161,9 @@ impl Field {
             None => &none,
         };
         let required = required(schema)?;
-        let place = |name: &str| order.iter().position(|known| known == name).unwrap_or(order.len());
+        let places: HashMap<&String, usize> = order.iter().zip(0..).collect();
         let mut names: Vec<&String> = properties.keys().collect();
-        names.sort_by_key(|name| place(name));
+        names.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
         // What is required and not described can still be given.
         names.extend(required.iter().filter(|name| !properties.contains_key(name.as_str())));
         let field = |name: &String| {
@@ -167,11 +175,16 @@ impl Field {
     }
 
     fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Result<Self, String> {
+        if name.len() > MAX_NAME {
+            return Err(format!("it has a field with a name of more than {MAX_NAME} bytes"));
+        }
         if !schema.is_object() {
-            return Err(format!("its field {:?} has no schema", super::error::short(name)));
+            return Err(format!("its field {name:?} has no schema"));
         }
         let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str).map(str::to_owned);
-        let fits = |value: &&Value| check_field(&schema, value).is_ok();
+        // Checking takes as long as there are items and choices, multiplied.
+        let long = |value: &Value| value.as_array().is_some_and(|items| items.len() > MAX_DEFAULT_ITEMS);
+        let fits = |value: &&Value| !long(value) && check_field(&schema, value).is_ok();
         Ok(Self {
             name: name.to_owned(),
             label: text("title").filter(|title| !title.is_empty()).unwrap_or_else(|| name.to_owned()),
@@ -185,9 +198,9 @@ impl Field {
     }
 }
 
-fn required(schema: &JsonObject) -> Result<Vec<String>, String> {
+fn required(schema: &JsonObject) -> Result<BTreeSet<String>, String> {
     match schema.get("required") {
-        None => Ok(Vec::new()),
+        None => Ok(BTreeSet::new()),
         Some(names) => {
             serde_json::from_value(names.clone()).map_err(|_| "what it requires is not a list of names".to_owned())
         }

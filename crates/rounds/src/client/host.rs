@@ -21,16 +21,10 @@ use tokio::sync::watch;
 
 use super::{
     Answer, Limits, Responder, Server,
-    error::short,
+    push::{MAX_PUSHED, Thought, answer, internal, raw, timed_out},
     question::{Context, Question, RawQuestion},
 };
 use crate::{Clock, Kind, SystemClock};
-
-/// How many questions are being answered over a connection.
-pub(super) type Thinking = watch::Receiver<usize>;
-
-/// How many questions of a legacy server are answered at once.
-const MAX_PUSHED: usize = 64;
 
 /// A [`Responder`] as rmcp's `ClientHandler`.
 ///
@@ -123,7 +117,8 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         self
     }
 
-    /// Connects: with `server/discover` first, then with `initialize` if the server knows only that.
+    /// Connects: with `server/discover` first, then with `initialize` if the server knows only that, or has not answered
+    /// within 10 seconds. A server that answers nothing at all is waited for: put a limit of your own around this.
     ///
     /// # Errors
     ///
@@ -166,6 +161,9 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         if self.eras == Eras::Modern {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, raw.method, None));
         }
+        if let Err(what) = raw.check_size() {
+            return refused(format!("the question is too large: {what}"));
+        }
         let origin = self.server(&context.peer).origin();
         let asked = Arc::new(Context { origin, expires_at: None, pushed: true });
         let question = match Question::read(String::new(), raw, asked, None) {
@@ -181,24 +179,12 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         let answer = tokio::select! {
             biased;
             () = context.ct.cancelled() => return refused("the question was withdrawn".to_owned()),
-            answer = self.responder.answer(question.clone()) => answer,
+            answer = answer(&*self.responder, question.clone()) => answer,
             () = self.clock.sleep(self.patience) => timed_out(&question),
         };
         let answer = answer.map_err(|error| internal(&error.to_string()))?;
         question.check(answer).map_err(|error| internal(&error.to_string()))
     }
-}
-
-/// What is said when nobody answers in time: a timeout is a cancel, where there is one.
-fn timed_out(question: &Question) -> Result<Answer, super::BoxError> {
-    match question.kind() {
-        Kind::Form | Kind::Url => Ok(Answer::Cancel),
-        Kind::Sample | Kind::Roots => Err("nobody answered in time".into()),
-    }
-}
-
-fn internal(why: &str) -> ErrorData {
-    ErrorData::internal_error(format!("the question was not answered: {}", short(why)), None)
 }
 
 impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
@@ -319,31 +305,6 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         capabilities.sampling = can(Kind::Sample).then(SamplingCapability::default);
         capabilities.roots = can(Kind::Roots).then(RootsCapabilities::default);
         info
-    }
-}
-
-fn raw(method: &str, params: &impl serde::Serialize, order: Vec<String>) -> RawQuestion {
-    let params = serde_json::to_value(params).unwrap_or_default();
-    RawQuestion { method: method.to_owned(), params, order }
-}
-
-/// Somebody thinks, until this is dropped.
-struct Thought<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Thought<'a> {
-    fn begin(thinking: &'a watch::Sender<usize>) -> Option<Self> {
-        let begun = thinking.send_if_modified(|count| {
-            let room = *count < MAX_PUSHED;
-            *count += usize::from(room);
-            room
-        });
-        begun.then(|| Self(thinking))
-    }
-}
-
-impl Drop for Thought<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
     }
 }
 

@@ -42,11 +42,13 @@ impl<'a> Leg<'a> {
     }
 
     pub(super) async fn send(self, server: &Server<'_>) -> Result<Sent, SendError> {
-        let (call, rounds) = (self.call, self.rounds);
-        let result = request(server.peer, self.request(), own_meta(&call.meta)).await?;
+        let (call, rounds, with_state) = (self.call, self.rounds, self.state.is_some());
+        let result = request(server.peer, self.request(), own_meta(&call.meta)).await;
+        let result = result.map_err(|error| SendError::of(error, with_state))?;
         match Reply::of(call.method, result)? {
             Reply::Done(done) => Ok(Sent::Done(done)),
             Reply::Task(task) => Ok(Sent::Task(task)),
+            Reply::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
             Reply::Asks(asks) => {
                 let pending = pending(call.clone(), rounds + 1, asks, server)?;
                 Ok(if pending.questions().is_empty() { Sent::Later(pending) } else { Sent::Asks(pending) })

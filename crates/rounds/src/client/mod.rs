@@ -78,6 +78,7 @@ mod host;
 mod leg;
 mod limits;
 mod pending;
+mod push;
 mod question;
 mod ready;
 mod reply;

@@ -178,13 +178,16 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// When something is [open](Self::open), or the server is another than the one that [asked](Self::origin): then
-    /// nothing is sent. See [`SendError`] for the rest.
+    /// When something is [open](Self::open), the server is another than the one that [asked](Self::origin), or the
+    /// connection is one of the legacy era: then nothing is sent. See [`SendError`] for the rest.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
         let server = server.into();
         let open = self.open();
         if !open.is_empty() {
             return Err(SendError::Open { keys: open.into_iter().map(str::to_owned).collect() });
+        }
+        if server.is_legacy() {
+            return Err(SendError::LegacyConnection);
         }
         let found = server.origin();
         if !self.origin().is_same(&found) {
@@ -222,15 +225,15 @@ pub(super) fn left(until: Option<Timestamp>) -> Option<Duration> {
     until.map(|until| until.since(SystemTime::now().into()))
 }
 
-/// Without the server's state, which is nobody's business.
+/// Without the server's state and without what was typed, neither of which belongs in a log.
 impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")
             .field("call", &self.call)
             .field("round", &self.round)
             .field("origin", self.origin())
-            .field("questions", &self.questions)
-            .field("answers", &self.answers)
+            .field("questions", &self.questions.iter().map(Question::key).collect::<Vec<_>>())
+            .field("open", &self.open())
             .field("state_bytes", &self.state_bytes())
             .field("expires_at", &self.context.expires_at)
             .finish_non_exhaustive()

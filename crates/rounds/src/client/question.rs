@@ -11,6 +11,12 @@ use serde_json::Value;
 use super::{Answer, AnswerError, Field, Origin};
 use crate::{Kind, Timestamp, check::check};
 
+/// How large the questions of a round may be together, in bytes.
+pub(super) const MAX_BYTES: usize = 8 << 20;
+
+/// How large a question may be that a person is to read, in bytes.
+const MAX_FORM_BYTES: usize = 256 << 10;
+
 /// A question, to be shown to somebody together with who asks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -225,8 +231,14 @@ impl RawQuestion {
         }
     }
 
-    /// How much there is of it, in bytes of JSON.
-    pub(super) fn size(&self) -> usize {
-        self.params.to_string().len()
+    /// How much there is of it, in bytes of JSON; or that it is more than anybody is shown.
+    pub(super) fn check_size(&self) -> Result<usize, String> {
+        let (bytes, most) = (self.params.to_string().len(), self.most());
+        if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
+    }
+
+    fn most(&self) -> usize {
+        // What a model is given may have pictures in it.
+        if self.method == "sampling/createMessage" { MAX_BYTES } else { MAX_FORM_BYTES }
     }
 }

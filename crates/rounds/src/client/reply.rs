@@ -6,7 +6,12 @@ use rmcp::model::{CreateTaskResult, InputRequiredResult, ResultType, ServerResul
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{BadServer, Done, error::short, question::RawQuestion};
+use super::{
+    BadServer, Done,
+    error::short,
+    field::MAX_NAME,
+    question::{MAX_BYTES, RawQuestion},
+};
 use crate::Method;
 
 /// Where a server says how long its questions are good for.
@@ -14,9 +19,6 @@ const EXPIRES_IN: &str = "rounds/expiresInMs";
 
 /// How many questions a round may have.
 const MAX_QUESTIONS: usize = 64;
-
-/// How large the questions of a round may be together, in bytes.
-const MAX_QUESTION_BYTES: usize = 1 << 20;
 
 /// No question is good for longer than this, whatever its server says.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -128,14 +130,17 @@ impl Asks {
         let mut bytes = 0;
         for (key, question) in questions {
             let question = question.map_err(|why| BadServer::Question { key: short(key).to_string(), why })?;
-            bytes += key.len() + question.size();
+            bytes += question.check_size().map_err(|what| BadServer::AsksTooMuch { what })?;
             read.push((key.to_owned(), question));
             let too_much = |what: String| Err(BadServer::AsksTooMuch { what });
+            if key.len() > MAX_NAME {
+                return too_much(format!("a key of more than {MAX_NAME} bytes"));
+            }
             if read.len() > MAX_QUESTIONS {
                 return too_much(format!("more than {MAX_QUESTIONS} at once"));
             }
-            if bytes > MAX_QUESTION_BYTES {
-                return too_much(format!("more than {MAX_QUESTION_BYTES} bytes"));
+            if bytes > MAX_BYTES {
+                return too_much(format!("more than {MAX_BYTES} bytes"));
             }
         }
         if read.is_empty() && state.is_none() {

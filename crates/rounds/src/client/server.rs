@@ -8,7 +8,7 @@ use rmcp::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Responder, host::Thinking};
+use super::{Host, Responder, push::Thinking};
 use crate::{Clock, Era, SystemClock};
 
 /// A connection to a server, and its address if there is one to name.
@@ -60,9 +60,13 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Which protocol was agreed on with this server.
+    /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
     pub fn era(&self) -> Era {
-        self.peer.peer_info().map_or(Era::Legacy, |info| Era::of_version(&info.protocol_version))
+        self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(&info.protocol_version))
+    }
+
+    pub(super) fn is_legacy(&self) -> bool {
+        self.era() == Era::Legacy
     }
 }
 

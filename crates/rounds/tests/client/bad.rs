@@ -140,6 +140,53 @@ async fn more_than_anybody_can_answer_is_refused() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_made_to_be_slow_is_not() {
+    let names: Vec<String> = (0..10_000).map(|at| format!("f{at}")).collect();
+    let fields: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({"type": "null"}))).collect();
+    let choices: Vec<String> = (0..40_000).map(|at| format!("{at:x}")).collect();
+    let many = json!({"type": "array", "items": {"type": "string", "enum": choices}, "default": vec!["9c3f"; 1001]});
+    for schema in [
+        json!({"type": "object", "properties": fields, "required": names}),
+        json!({"type": "object", "properties": {}, "required": vec!["ghost"; 20_000]}),
+        json!({"type": "object", "properties": {"many": many}}),
+    ] {
+        let form = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": schema}});
+        match made_of(asks(json!({"q": form}))).await {
+            Ok(sent) => {
+                let pending = asked(sent);
+                assert!(pending.fields().all(|(_, field)| field.default.is_none()));
+                assert!(pending.fields().filter(|(_, field)| field.name == "ghost").count() <= 1);
+                Pending::from_json(&pending.to_json()).unwrap();
+            }
+            Err(error) => assert!(matches!(error, SendError::BadServer(BadServer::AsksTooMuch { .. })), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_state_that_was_never_sent_is_just_an_error() {
+    let (_raw, client) = Raw::modern(|_| {
+        Act::Error(json!({"code": -32602, "message": "no", "data": {"reason": "invalid_request_state"}}))
+    })
+    .await;
+    let error = Call::tool("x", object!({})).send(&client).await.unwrap_err();
+    assert!(matches!(error, SendError::Refused(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn names_that_would_fill_a_screen_are_refused() {
+    let long = "n".repeat(1000);
+    let bad = wrong_with(asks(json!({long.as_str(): units_form()}))).await;
+    assert_eq!(bad.to_string(), "its questions are too many or too large: a key of more than 256 bytes");
+    let mut form = units_form();
+    form["params"]["requestedSchema"]["required"] = json!([long]);
+    assert!(matches!(wrong_with(asks(json!({"q": form}))).await, BadServer::Question { .. }));
+    form["params"]["requestedSchema"] = json!({"type": "object", "properties": {long.as_str(): {"type": "string"}}});
+    assert!(matches!(wrong_with(asks(json!({"q": form}))).await, BadServer::Question { .. }));
+}
+
+#[tokio::test]
 async fn an_expiry_that_makes_no_sense_is_no_expiry_or_a_far_one() {
     for (millis, told) in [
         (json!(u64::MAX), true),

@@ -19,7 +19,8 @@ use rmcp::{
 use rounds::{
     Ask, Era, FlowError, Kind,
     client::{
-        Answer, Call, Host, Limits, Outcome, Question, Server, defaults_only, drive, only, scripted, unavailable,
+        Answer, BadServer, Call, Host, Limits, Outcome, Question, SendError, Server, defaults_only, drive, only,
+        scripted, unavailable,
     },
     test::Clock,
 };
@@ -166,6 +167,31 @@ async fn what_is_pushed_and_is_no_question_is_refused() {
 }
 
 #[tokio::test]
+async fn a_push_that_is_too_large_is_refused() {
+    let mut form = units_form();
+    form["params"]["message"] = json!("?".repeat(1 << 20));
+    let answers = pushed(Host::new(knows_units()), vec![form]).await;
+    assert_eq!(answers[0]["error"]["message"], "the question is too large: one of more than 262144 bytes");
+}
+
+#[tokio::test]
+async fn a_pending_call_does_not_begin_anew_over_a_legacy_connection() {
+    let (_raw, modern) = Raw::named("old", Host::new(knows_units()), |_| crate::asks_units("s")).await;
+    let (raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::text("begun anew")).await;
+    let mut pending = crate::asked(Call::tool("x", object!({})).send(&modern).await.unwrap());
+    pending.answer("units", metric()).unwrap();
+    assert!(matches!(pending.send(&legacy).await, Err(SendError::LegacyConnection)));
+    assert!(raw.requests("tools/call").is_empty());
+}
+
+#[tokio::test]
+async fn a_legacy_server_that_asks_by_its_result_is_refused() {
+    let (_raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::asks_units("s")).await;
+    let error = Call::tool("x", object!({})).send(&legacy).await.unwrap_err();
+    assert!(matches!(error, SendError::BadServer(BadServer::AsksInLegacyEra)), "{error:?}");
+}
+
+#[tokio::test]
 async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
     let kelvin = scripted().answer("units", Answer::Form(object!({"units": "kelvin"})));
     let answers = pushed(Host::new(kelvin), vec![units_form()]).await;
@@ -186,6 +212,55 @@ async fn a_push_that_nobody_answers_in_time_is_cancelled_and_not_declined() {
     };
     let (answers, ()) = tokio::join!(pushed(host, vec![units_form()]), time);
     assert_eq!(answers[0]["result"], json!({"action": "cancel"}));
+}
+
+#[tokio::test]
+async fn a_responder_that_panics_leaves_no_server_waiting() {
+    let at_once = |_: Question| -> std::future::Ready<Result<Answer, String>> { panic!("no") };
+    async fn later(question: Question) -> Result<Answer, String> {
+        tokio::task::yield_now().await;
+        assert!(question.fields().is_empty(), "no");
+        Ok(Answer::Cancel)
+    }
+    let told = "the question was not answered: whoever was to answer it panicked";
+    assert_eq!(pushed(Host::new(at_once), vec![units_form()]).await[0]["error"]["message"], told);
+    assert_eq!(pushed(Host::new(later), vec![units_form()]).await[0]["error"]["message"], told);
+}
+
+#[tokio::test]
+async fn a_push_that_is_withdrawn_is_no_longer_shown() {
+    struct Shown(Arc<Notify>);
+    impl Drop for Shown {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let (shown, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (on_show, on_gone) = (shown.clone(), gone.clone());
+    let ask = move |_: Question| {
+        let (on_show, shown) = (on_show.clone(), Shown(on_gone.clone()));
+        async move {
+            on_show.notify_one();
+            let _shown = shown;
+            std::future::pending::<Result<Answer, String>>().await
+        }
+    };
+    let select = |ask: Ask| async move {
+        tokio::select! {
+            units = ask.form::<crate::Units>("Which units?") => Ok(format!("{:?}", units?)),
+            () = async { for _ in 0..1000 { tokio::task::yield_now().await } } => Ok("never mind".to_owned()),
+        }
+    };
+    let client = connect(old_server(select), Host::new(ask)).await;
+    let call = Call::tool("x", object!({}));
+    let (sent, ()) = soon(async {
+        tokio::join!(call.send(&client), async {
+            shown.notified().await;
+            gone.notified().await;
+        })
+    })
+    .await;
+    assert_eq!(said(sent.unwrap()), "never mind");
 }
 
 #[tokio::test]

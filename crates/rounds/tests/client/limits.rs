@@ -43,6 +43,20 @@ async fn a_call_is_driven_to_its_end() {
 }
 
 #[tokio::test]
+async fn a_drive_may_be_a_task_of_its_own() {
+    let client = Arc::new(connect(server(units), Host::new(knows_units())).await);
+    let mut driven = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let client = client.clone();
+        driven.spawn(async move {
+            let responder: Arc<dyn Responder> = Arc::new(knows_units());
+            done(drive(&*client, call(), &responder, Limits::default()).await)
+        });
+    }
+    assert!(soon(driven.join_all()).await.iter().all(|text| text == "Metric"));
+}
+
+#[tokio::test]
 async fn a_pending_call_is_driven_on_and_asked_only_what_is_open() {
     let both = |ask: Ask| async move {
         let (one, two) = tokio::join!(

@@ -11,21 +11,24 @@ use std::{
 };
 
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{CallToolRequestParams, CallToolResponse, Implementation, ServerCapabilities, ServerConfig},
     object,
     service::RequestContext,
+    transport::stdio,
 };
 use rounds::{
     Given, KeyRing, Round, Rounds,
-    client::{Call, Host, Pending},
+    client::{Call, Host, Pending, SendError},
     text,
 };
+use tokio::process::{Child, ChildStdin, ChildStdout};
 
-use crate::{Units, asked, connect, said, silent};
+use crate::{Units, asked, connect, said, silent, soon};
 
 const FILE: &str = "ROUNDS_CLIENT_FILE";
 const SAVED: &str = "saved";
+const SERVE: &str = "ROUNDS_CLIENT_SERVE";
 
 #[tokio::test]
 async fn a_call_is_answered_from_another_process_after_a_kill() {
@@ -52,7 +55,52 @@ async fn a_call_is_answered_from_another_process_after_a_kill() {
     assert_eq!(said(pending.send(&client).await.unwrap()), "Paris in Imperial");
 }
 
-/// No test: the program that the test above starts. Without its file it does nothing.
+#[tokio::test]
+async fn a_server_that_is_killed_between_legs_is_answered_once_it_is_back() {
+    let call = Call::tool("weather", object!({"location": "Paris"}));
+    let mut first = server_process();
+    let client = soon(Host::new(silent()).connect(pipes(&mut first))).await.unwrap();
+    let mut pending = asked(soon(call.send(&client)).await.unwrap());
+    pending.accept("units", object!({"units": "metric"})).unwrap();
+    first.kill().await.unwrap();
+    let error = soon(pending.send(&client)).await.unwrap_err();
+    assert!(matches!(error, SendError::Connection(_)), "{error:?}");
+
+    let mut second = server_process();
+    let client = soon(Host::new(silent()).connect(pipes(&mut second))).await.unwrap();
+    assert_eq!(said(soon(pending.send(&client)).await.unwrap()), "Paris in Metric");
+}
+
+/// The server in a process of its own, over its pipes.
+fn server_process() -> Child {
+    tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["process::the_server", "--exact", "--nocapture", "--test-threads=1", "--quiet"])
+        .env(SERVE, "yes")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap()
+}
+
+/// What the test runner says about itself is not JSON, and rmcp passes it over.
+fn pipes(process: &mut Child) -> (ChildStdout, ChildStdin) {
+    (process.stdout.take().unwrap(), process.stdin.take().unwrap())
+}
+
+/// No test: the program that the test above starts. Without being told to it does nothing.
+#[test]
+fn the_server() {
+    if std::env::var_os(SERVE).is_none() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        instance().serve(stdio()).await.unwrap().waiting().await.unwrap();
+    });
+}
+
+/// No test: the program that the first test starts. Without its file it does nothing.
 #[test]
 fn the_client_that_is_killed() {
     let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };

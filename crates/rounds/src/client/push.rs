@@ -1,0 +1,66 @@
+//! Questions that a server pushes: who is asked, for how long, and how many at once.
+
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    task::Poll,
+};
+
+use rmcp::ErrorData;
+use tokio::sync::watch;
+
+use super::{Answer, BoxError, Question, Responder, error::short, question::RawQuestion};
+use crate::Kind;
+
+/// How many questions are being answered over a connection.
+pub(super) type Thinking = watch::Receiver<usize>;
+
+/// How many questions are answered at once.
+pub(super) const MAX_PUSHED: usize = 64;
+
+/// What the responder answers. A panic is an error: rmcp would leave the server waiting for an answer.
+pub(super) async fn answer<R: Responder>(responder: &R, question: Question) -> Result<Answer, BoxError> {
+    let mut answer = Box::pin(async move { responder.answer(question).await });
+    poll_fn(|context| {
+        catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)))
+            .unwrap_or_else(|_| Poll::Ready(Err("whoever was to answer it panicked".into())))
+    })
+    .await
+}
+
+/// What is said when nobody answers in time: a timeout is a cancel, where there is one.
+pub(super) fn timed_out(question: &Question) -> Result<Answer, BoxError> {
+    match question.kind() {
+        Kind::Form | Kind::Url => Ok(Answer::Cancel),
+        Kind::Sample | Kind::Roots => Err("nobody answered in time".into()),
+    }
+}
+
+pub(super) fn internal(why: &str) -> ErrorData {
+    ErrorData::internal_error(format!("the question was not answered: {}", short(why)), None)
+}
+
+pub(super) fn raw(method: &str, params: &impl serde::Serialize, order: Vec<String>) -> RawQuestion {
+    let params = serde_json::to_value(params).unwrap_or_default();
+    RawQuestion { method: method.to_owned(), params, order }
+}
+
+/// Somebody thinks, until this is dropped.
+pub(super) struct Thought<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Thought<'a> {
+    pub(super) fn begin(thinking: &'a watch::Sender<usize>) -> Option<Self> {
+        let begun = thinking.send_if_modified(|count| {
+            let room = *count < MAX_PUSHED;
+            *count += usize::from(room);
+            room
+        });
+        begun.then(|| Self(thinking))
+    }
+}
+
+impl Drop for Thought<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
