@@ -6,7 +6,10 @@ use rounds::{
     BoxFuture, Kind,
     client::{Answer, BoxError, Progress, Question, Responder},
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    Mutex,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 
 use crate::{
     answers::{Answers, Wrong, name_of, ways_to_answer},
@@ -30,6 +33,9 @@ pub(crate) struct Answering {
     /// Where a call that was resumed is kept up to date.
     kept: Option<Place>,
     given_up: UnboundedSender<NoAnswer>,
+    /// Held while a question is being answered: a legacy server may ask several at once, and a person answers one at a
+    /// time.
+    turn: Mutex<()>,
 }
 
 /// Why a question was not answered. Nothing was sent.
@@ -54,7 +60,7 @@ impl Answering {
     /// Whoever answers, and what makes them give up on a question that a server has pushed.
     pub(crate) fn new(who: Who, status: Status, kept: Option<Place>) -> (Self, UnboundedReceiver<NoAnswer>) {
         let (given_up, gives_up) = unbounded_channel();
-        (Self { who, status, kept, given_up }, gives_up)
+        (Self { who, status, kept, given_up, turn: Mutex::new(()) }, gives_up)
     }
 
     pub(crate) fn who(&self) -> &Who {
@@ -78,6 +84,7 @@ impl Responder for Answering {
     fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
         Box::pin(async move {
             let pushed = question.is_pushed();
+            let _turn = self.turn.lock().await;
             if pushed {
                 self.status.pushed(&question);
             }

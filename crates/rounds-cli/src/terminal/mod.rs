@@ -17,7 +17,6 @@ use rounds::{
     Kind,
     client::{Answer, Question},
 };
-use tokio::sync::Mutex;
 
 use self::lines::Lines;
 pub(crate) use self::{field::describe, spinner::Spinner};
@@ -39,8 +38,6 @@ pub(crate) struct Terminal {
     /// How many questions there are in this round, and how many of them were shown.
     questions: AtomicUsize,
     shown: AtomicUsize,
-    /// Held while a question is shown: a legacy server may ask several at once, and a person answers one at a time.
-    turn: Mutex<()>,
 }
 
 /// Why a person has not answered. Nothing was said in their name.
@@ -82,7 +79,7 @@ const COMMANDS: [(&str, Command, &str); 5] = [
 impl Terminal {
     pub(crate) fn new() -> Self {
         let (questions, shown) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { paint: Paint::on(&io::stderr()), lines: Lines::new(), questions, shown, turn: Mutex::new(()) }
+        Self { paint: Paint::on(&io::stderr()), lines: Lines::new(), questions, shown }
     }
 
     /// So many questions are about to be asked.
@@ -93,7 +90,6 @@ impl Terminal {
 
     /// Shows a question, and has it answered. What comes back fits the question.
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Left> {
-        let _turn = self.turn.lock().await;
         self.lines.forget().await;
         self.show_who_asks(question);
         match question.kind() {

@@ -372,6 +372,9 @@ async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_oth
         numbers[id.to_string()] = json!(number);
         screen.say(&number.to_string()).await;
         screen.see("cancel > ").await;
+        screen.say("perhaps").await;
+        let shown = screen.see("cancel > ").await;
+        assert!(!shown.contains("asks:") && !shown.contains("waiting"), "{shown:?}");
         screen.say("y").await;
     }
     let ended = screen.ended().await;
