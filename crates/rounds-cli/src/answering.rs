@@ -85,16 +85,10 @@ impl Responder for Answering {
         Box::pin(async move {
             let pushed = question.is_pushed();
             let _turn = self.turn.lock().await;
-            if pushed {
-                self.status.pushed(&question);
-            }
+            // However this ends, also if the server takes its question back, its leg is still under way.
+            let _waiting = pushed.then(|| self.status.interrupted_by(&question));
             match self.find(question).await {
-                Ok(answer) => {
-                    if pushed {
-                        self.status.wait();
-                    }
-                    Ok(answer)
-                }
+                Ok(answer) => Ok(answer),
                 Err(no_answer) if pushed => {
                     // The server would only hear of an error, and make of it what it likes. We end the call instead.
                     let _ = self.given_up.send(no_answer);

@@ -148,7 +148,7 @@ impl Conversation {
                 let id = clean::line(&task.task.task_id);
                 print(&format!("It goes on as task {id}.\n")).map(|()| ExitCode::SUCCESS)
             }
-            _ => Err(Failure::Usage("this version does not know how the call ended".to_owned())),
+            _ => Err(Failure::NotAnswered("this version does not know how the call ended".to_owned())),
         }
     }
 

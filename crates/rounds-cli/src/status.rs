@@ -91,11 +91,12 @@ impl Status {
         }
     }
 
-    /// A legacy server asks while its leg is under way.
-    pub(crate) fn pushed(&self, question: &Question) {
+    /// A legacy server asks while its leg is under way. When what comes back is dropped, we wait again.
+    pub(crate) fn interrupted_by(&self, question: &Question) -> Interrupted<'_> {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = clean::short(question.message(), 60);
         self.leg_says(&leg, "←", &format!("pushes a question: {asked}"));
+        Interrupted(self)
     }
 
     pub(crate) fn ended(&self, outcome: &Outcome) {
@@ -115,6 +116,15 @@ impl Status {
             let line = format!("leg {} {arrow} {what}", leg.number);
             let _ = writeln!(io::stderr(), "{}", self.paint.dim(&line));
         }
+    }
+}
+
+/// A leg that waits for its own server to be answered.
+pub(crate) struct Interrupted<'a>(&'a Status);
+
+impl Drop for Interrupted<'_> {
+    fn drop(&mut self) {
+        self.0.wait();
     }
 }
 

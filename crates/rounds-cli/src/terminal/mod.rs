@@ -9,7 +9,7 @@ mod page;
 mod spinner;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -150,8 +150,15 @@ impl Terminal {
         loop {
             let _ = write!(io::stderr(), "{prompt} ");
             let mut prompted = Prompted { answered: false };
-            let line = self.lines.next().await?.ok_or(Left::End)?;
+            let line = match self.lines.next().await {
+                Err(error) if error.kind() == ErrorKind::InvalidData => String::from('\0'),
+                line => line?.ok_or(Left::End)?,
+            };
             prompted.answered = true;
+            if line.contains(|c: char| c.is_control() && c != '\t') {
+                self.wrong("there are keys in it that are no text, as those with arrows; type it again");
+                continue;
+            }
             match Typed::of(&line) {
                 Some(Typed::Command(Command::Help)) => self.help(),
                 Some(typed) => return Ok(typed),

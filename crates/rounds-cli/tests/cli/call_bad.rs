@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    process::{Ended, run},
+    process::{Ended, nobodys_address, run},
     raw::{Raw, asks, form},
 };
 
@@ -17,9 +17,9 @@ fn short(ended: &Ended, words: &str) {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_told_in_a_sentence() {
-    let nobody = Raw::start([]).await.url.clone();
-    for url in [nobody.clone(), nobody.replace("http", "https")] {
-        short(&run(&["call", &url, "tool"]).await, "Connection refused");
+    let nobody = nobodys_address();
+    for scheme in ["http", "https"] {
+        short(&run(&["call", &format!("{scheme}://{nobody}/mcp"), "tool"]).await, "Connection refused");
     }
     short(&run(&["call", "--stdio", "no-such-program", "tool"]).await, "cannot start no-such-program: ");
     short(

@@ -131,6 +131,15 @@ impl Server {
     }
 }
 
+/// An address on which nobody listens, and that nobody is given by chance: it is below the ports for port 0.
+pub(crate) fn nobodys_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let ours = 20_000 + std::process::id() % 1_000 * 10;
+    let ports = || ours + NEXT.fetch_add(1, Ordering::Relaxed) % 10;
+    let mut free = std::iter::repeat_with(ports).take(10).map(|port| format!("127.0.0.1:{port}"));
+    free.find(|address| std::net::TcpListener::bind(address).is_ok()).expect("a port that nobody uses")
+}
+
 /// Sends a signal by name, with the shell, as the standard library cannot.
 pub(crate) async fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id().expect("the process is running"));

@@ -5,7 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Ended, Server, Written, run},
+    call::served_on_pipes,
+    process::{Ended, Server, Written, nobodys_address, run},
     raw::{Raw, asks, form, says},
     request::{METRIC, audit},
 };
@@ -23,10 +24,10 @@ const TOKYO: [&str; 2] = ["weather_e", "location=Tokyo"];
 #[tokio::test]
 async fn a_saved_call_goes_on_in_another_process_and_after_a_restart() {
     let (keys, file) = (Written::key().await, Written::nothing());
-    let server = Server::start(&["--key-file", keys.path()]).await;
+    let address = nobodys_address();
+    let server = Server::start_on(&address, &["--key-file", keys.path()]).await;
     let said = save(&server.url, &TOKYO, &file).await.stderr;
     assert!(said.contains("  \"units\": Which units?\n    --answer units.units=metric|imperial\n"), "{said}");
-    let address = server.address().to_owned();
     server.stop().await;
 
     let lost = run(&["resume", file.path(), "--answer", "units.units=metric"]).await;
@@ -37,6 +38,16 @@ async fn a_saved_call_goes_on_in_another_process_and_after_a_restart() {
         assert_eq!(printed, format!("{METRIC}\n"));
     }
     assert_eq!(audit(&server).await, json!({"weather_e": 1}));
+}
+
+#[tokio::test]
+async fn a_saved_call_of_a_command_starts_the_command_again() {
+    let (keys, file) = (Written::key().await, Written::nothing());
+    let command = format!("{} --key-file {}", served_on_pipes(), keys.path());
+    let ended = run(&["call", "--stdio", &command, "weather_e", "location=Tokyo", "--save", file.path()]).await;
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let printed = run(&["resume", file.path(), "--answer", "units.units=metric"]).await.printed();
+    assert_eq!(printed, format!("{METRIC}\n"));
 }
 
 #[tokio::test]
