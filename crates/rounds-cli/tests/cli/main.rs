@@ -17,4 +17,5 @@ mod serve_http;
 mod serve_stdio;
 mod stop;
 mod terminal;
+mod terminal_legacy;
 mod tour;
