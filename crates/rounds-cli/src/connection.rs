@@ -164,8 +164,6 @@ fn ourselves() -> ClientConfig {
 }
 
 fn http(url: &str, bearer: Option<&str>) -> StreamableHttpClientTransportConfig {
-    // It fails when there is one already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let config = StreamableHttpClientTransportConfig::with_uri(url);
     match bearer {
         Some(token) => config.auth_header(token),

@@ -21,12 +21,6 @@ pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
     timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
-/// A client of HTTP, without anything of MCP. It is built with TLS, and so with somebody who knows cryptography.
-pub(crate) fn http() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::new()
-}
-
 /// `rounds` with these arguments, in an environment that changes neither its logs nor its colours.
 pub(crate) fn rounds(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));

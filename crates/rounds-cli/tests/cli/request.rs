@@ -3,7 +3,7 @@
 use reqwest::Response;
 use serde_json::{Value, json};
 
-use crate::process::{Server, http, in_time};
+use crate::process::{Server, in_time};
 
 pub(crate) const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 
@@ -47,7 +47,7 @@ pub(crate) fn second(state: &str) -> Value {
 
 /// Sends a `tools/call` with these parameters and further headers.
 pub(crate) async fn post(server: &Server, params: Value, headers: &[(&str, &str)]) -> Response {
-    let mut request = http()
+    let mut request = reqwest::Client::new()
         .post(&server.url)
         .header("MCP-Protocol-Version", "2026-07-28")
         .header("Mcp-Method", "tools/call")

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
-    process::{Server, Written, http, run},
+    process::{Server, Written, run},
     request::{answer, ask, audit, first, is_frozen, is_metric, post, refused_for, second},
 };
 
@@ -26,7 +26,7 @@ async fn a_flow_is_two_plain_json_responses() {
 #[tokio::test]
 async fn only_mcp_is_served_and_only_to_loopback_hosts() {
     let server = Server::start(&[]).await;
-    let root = http().get(server.url.strip_suffix("/mcp").unwrap()).send().await.unwrap();
+    let root = reqwest::get(server.url.strip_suffix("/mcp").unwrap()).await.unwrap();
     assert_eq!(root.status(), 404);
     assert_eq!(post(&server, first(), &[("Host", "evil.example")]).await.status(), 403);
     assert_eq!(post(&server, first(), &[("Host", "localhost")]).await.status(), 200);
