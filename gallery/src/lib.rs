@@ -4,11 +4,21 @@
 //! [`Gallery`] is one server with all of them. What they share is here.
 
 mod airline;
+mod basic;
+mod basic_multiround;
 mod book_flight;
 mod deploy;
+mod orders;
+mod refund_order;
 mod travel;
+mod weather_a;
+mod weather_asked;
+mod weather_b;
+mod weather_c;
+mod weather_d;
 mod weather_e;
 mod weather_f;
+mod weather_g;
 mod weather_h;
 mod weather_i;
 mod weather_naive;
@@ -29,9 +39,15 @@ use rmcp::{
     service::RequestContext,
     tool, tool_handler, tool_router,
 };
-use serde::Deserialize;
+use rounds::{FixedQuestion, Legacy, Rounds, RoundsBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::airline::Airline;
+
+/// The gallery, ready to be wrapped. `weather_a` is written for modern clients alone, and the server asks the others for it.
+pub fn rounds() -> RoundsBuilder<Gallery> {
+    Rounds::builder(Gallery::new()).legacy_for("weather_a", Legacy::push())
+}
 
 /// One server with every tool of the gallery.
 pub struct Gallery {
@@ -45,19 +61,36 @@ impl Gallery {
     /// A gallery whose audit is empty, and whose airline has sold nothing.
     pub fn new() -> Self {
         Self {
-            tool_router: Self::audit_tools()
-                + Self::weather_e_tools()
-                + Self::weather_f_tools()
-                + Self::weather_h_tools()
-                + Self::weather_i_tools()
-                + Self::weather_naive_tools()
-                + Self::deploy_tools()
-                + Self::book_flight_tools()
-                + Self::airline_tools(),
+            tool_router: Self::weather_tools() + Self::story_tools() + Self::audit_tools(),
             prompt_router: Self::prompt_router(),
             audit: Audit::default(),
             airline: Airline::default(),
         }
+    }
+
+    /// The weather, in every way.
+    fn weather_tools() -> ToolRouter<Self> {
+        Self::weather_a_tools()
+            + Self::weather_b_tools()
+            + Self::weather_c_tools()
+            + Self::weather_d_tools()
+            + Self::weather_e_tools()
+            + Self::weather_f_tools()
+            + Self::weather_g_tools()
+            + Self::weather_h_tools()
+            + Self::weather_i_tools()
+            + Self::weather_asked_tools()
+            + Self::weather_naive_tools()
+    }
+
+    /// Everything else that asks.
+    fn story_tools() -> ToolRouter<Self> {
+        Self::basic_tools()
+            + Self::basic_multiround_tools()
+            + Self::deploy_tools()
+            + Self::book_flight_tools()
+            + Self::airline_tools()
+            + Self::refund_order_tools()
     }
 
     /// How often each tool was audited.
@@ -116,11 +149,16 @@ pub(crate) struct Place {
 }
 
 // What a person is asked for. (A doc comment would become part of the question.)
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Units {
     Metric,
     Imperial,
+}
+
+// For the shapes that ask before the handler runs; the others ask in words of their own.
+impl FixedQuestion for Units {
+    const MESSAGE: &'static str = "Which units?";
 }
 
 /// The weather. It is always fair here.

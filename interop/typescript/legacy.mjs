@@ -1,24 +1,17 @@
-// The TypeScript SDK 1.32.2 over HTTP, in the legacy era: questions are pushed over the session's stream.
+// The TypeScript SDK of the legacy era: questions are pushed to it in the middle of a call.
 import { Client } from 'sdk-legacy/client/index.js';
+import { StdioClientTransport } from 'sdk-legacy/client/stdio.js';
 import { StreamableHTTPClientTransport } from 'sdk-legacy/client/streamableHttp.js';
 import { ElicitRequestSchema } from 'sdk-legacy/types.js';
-import assert from 'node:assert/strict';
-import { audited, calls, charged, guards, ledger, person, play } from './expect.mjs';
+import { era, transport } from './connect.mjs';
+import { count, exercised, flows, person, walk } from './gallery.mjs';
 
-const answers = person();
-const client = new Client({ name: 'typescript-legacy', version: '1.32.2' }, { capabilities: { elicitation: {} } });
-client.setRequestHandler(ElicitRequestSchema, answers.answer);
-await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2])));
-await play(client, answers, calls);
-for (const tool of ['weather_h', 'weather_i']) await audited(client, tool, 4);
-await charged(client, ledger);
-
-for (const tool of guards) {
-    answers.asked = [];
-    const guarded = await client.callTool({ name: tool, arguments: { location: 'Tokyo' } });
-    assert.equal(guarded.content[0].text, 'Weather in Tokyo: 22°C, partly cloudy.');
-    assert.deepEqual(answers.asked, [], 'a guard does not ask a legacy client');
-    await audited(client, tool, 1);
-    console.log(`  ${tool}: metric, without a question`);
-}
+const user = person();
+const client = new Client({ name: 'typescript-legacy', version: '1' }, { capabilities: { elicitation: {} } });
+client.setRequestHandler(ElicitRequestSchema, user.answer);
+await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
+const walked = flows(era);
+await walk(client, user, walked);
+await count(client, walked);
 await client.close();
+exercised('pushed questions', walked, ['each effect once']);

@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod install;
 mod interop;
+mod redis;
 mod step;
 
 use std::{
@@ -9,23 +11,27 @@ use std::{
     process::ExitCode,
 };
 
-use interop::Clients;
 use step::{Step, play};
 
 const USAGE: &str = "\
 Usage: cargo xtask TASK
 
 Tasks:
-  test     Check the formatting and the lints, run every test, build the documentation, run the examples and the tour,
-           and let clients that others wrote talk to the server
-  interop  Only the last of these: install the clients if they are not there, and let them talk to the server";
+  test              Check the formatting and the lints, run every test, build the documentation, run the examples and
+                    the tour, and pair what was built with peers that others wrote
+  interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
+                    compare the table of pairings with the one in docs/interop.md
+  interop --write   The same, but write the table down
+  redis             Only install Redis if it is not there, for the tests that start it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let steps = match args[..] {
         ["test"] => test(),
-        ["interop"] => interop(),
+        ["interop"] => interop(false),
+        ["interop", "--write"] => interop(true),
+        ["redis"] => Ok(vec![redis()]),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -49,6 +55,7 @@ fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
+        redis(),
         Step::cargo("run every test, of units, of crates and in the documentation", "test --workspace --all-features"),
         Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
             .env("RUSTDOCFLAGS", "-D warnings"),
@@ -60,27 +67,20 @@ fn test() -> io::Result<Vec<Step>> {
         steps.push(step.already_built(built.join("examples").join(example)));
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
-    steps.extend(clients()?);
+    steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
 }
 
-/// What `cargo xtask interop` does.
-fn interop() -> io::Result<Vec<Step>> {
-    let mut steps = vec![Step::cargo("build the server", "build --quiet -p rounds-cli")];
-    steps.extend(clients()?);
-    Ok(steps)
+/// What `cargo xtask redis` does.
+fn redis() -> Step {
+    Step::cargo("find Redis, or install it", "xtask redis").by(redis::install)
 }
 
-/// Clients that others wrote, against the server as an earlier step has left it.
-fn clients() -> io::Result<Vec<Step>> {
-    let server = built()?.join("rounds");
-    let install = || Clients::of(&root()).install();
-    let mut steps = vec![Step::cargo("install the TypeScript clients", "xtask interop").by(install)];
-    for (script, doing) in interop::CLIENTS {
-        let server = server.clone();
-        let play = move || Clients::of(&root()).play(script, &server);
-        steps.push(Step::cargo(doing, "xtask interop").by(play));
-    }
+/// What `cargo xtask interop` does. What is paired is built as for its tests, for the same reason.
+fn interop(write: bool) -> io::Result<Vec<Step>> {
+    let build = "test --quiet --workspace --all-features --no-run --test cli --test server";
+    let mut steps = vec![Step::cargo("build what is paired", build)];
+    steps.extend(interop::steps(&root(), &built()?, write));
     Ok(steps)
 }
 

@@ -99,8 +99,7 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
 
 impl Options {
     fn build(&self) -> Result<Rounds<Gallery>, Failure> {
-        let mut builder =
-            Rounds::builder(Gallery::new()).round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
+        let mut builder = gallery::rounds().round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
         if let Some(file) = &self.key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
         }

@@ -1,7 +1,7 @@
 //! The tour: one call by a client's own loop, the same by hand with a forgery in the middle, and every shape. What it
 //! prints, it has just seen happen.
 
-use std::{fmt::Write as _, pin::pin, time::Instant};
+use std::{collections::BTreeSet, fmt::Write as _, pin::pin, time::Instant};
 
 use gallery::Gallery;
 use rmcp::{
@@ -17,8 +17,20 @@ use tokio::io::duplex;
 
 use crate::{Failure, colour::Paint, person::Person};
 
-/// The tools to compare, a line each. Each is a file of the gallery.
-const SHAPES: &[&str] = &["weather_e", "weather_f", "weather_h", "weather_i", "weather_naive"];
+/// The tools to compare, and how each is written. Each is a file of the gallery.
+const SHAPES: &[(&str, &str)] = &[
+    ("weather_a", "guard, pushed"),
+    ("weather_b", "thrown"),
+    ("weather_c", "one branch"),
+    ("weather_d", "two handlers"),
+    ("weather_e", "guard"),
+    ("weather_f", "guard, once"),
+    ("weather_g", "steps"),
+    ("weather_h", "linear"),
+    ("weather_i", "durable"),
+    ("weather_asked", "declared"),
+    ("weather_naive", "guard, naive"),
+];
 
 /// Plays it all and tells about it.
 pub(crate) async fn tell(paint: Paint) -> Result<String, Failure> {
@@ -50,7 +62,8 @@ async fn automatic_loop(story: &mut Story) -> Result<(), Failure> {
     let result = result.map_err(Failure::tour)?;
     let said = said.all();
     for (question, answer) in &said {
-        story.say("person", &format!("is asked {question:?} and answers {answer}"));
+        story.say("person", &format!("is asked {question:?}"));
+        story.say("", &format!("and answers {answer}"));
     }
     story.server(&json!(result.content).to_string());
     let (legs, questions, runs) = (events.outcomes().len(), said.len(), events.runs("deploy"));
@@ -59,7 +72,7 @@ async fn automatic_loop(story: &mut Story) -> Result<(), Failure> {
 }
 
 async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
-    story.heading("2  The same call by hand, leg by leg, with one character of the state changed on the way");
+    story.heading("2  The same call by hand, with one character of the state changed on the way");
     let stage = Stage::new(Era::Modern).await?;
     let call = json!({"name": "deploy", "arguments": env()});
     story.client(&format!("tools/call {call}"));
@@ -73,7 +86,7 @@ async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
     let state = asked.state();
     let length = story.paint.dim(&format!("({} characters in all)", state.len()));
     story.detail("state", &format!("{}... {length}", state.chars().take(24).collect::<String>()));
-    story.aside("sealed: it travels with the client, who can neither read nor change it");
+    story.aside("sealed: the client carries it, and can neither read nor change it");
 
     let (forged, change) = forge(state);
     story.client("the same call as a new request, with");
@@ -95,30 +108,37 @@ async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
     let done = answered(&asked, &yes()).send(&stage.client).await;
     story.server(&done.result()["content"].to_string());
     let (legs, runs) = (stage.events.outcomes().len(), stage.events.runs("deploy"));
-    story.aside(&format!("legs: {legs}, handler runs: {runs}; it waited where it asked, and went on from there"));
+    story.aside(&format!("legs: {legs}, handler runs: {runs}; it went on from where it had asked"));
     Ok(())
 }
 
 async fn every_shape(story: &mut Story) -> Result<(), Failure> {
-    story.heading("3  Every shape: the same tool, written differently, called once");
+    story.heading("3  Every shape: the same tool, written differently, called once in either era");
     let mut rows = Vec::new();
-    for shape in SHAPES {
-        for era in [Era::Modern, Era::Legacy] {
-            rows.push(play(shape, era).await?);
-        }
+    for (shape, written) in SHAPES {
+        let (modern, legacy) = (play(shape, Era::Modern).await?, play(shape, Era::Legacy).await?);
+        rows.push(Row { shape, written, modern, legacy });
     }
     story.table(&rows);
+    story.note("runs: of the handler, from the top. state: bytes that the client carries.");
     story.line("");
-    for Row { shape, client, .. } in rows.iter().filter(|row| row.pushed > 0) {
-        let words =
-            format!("{shape} asks the {client} client as well: its question is pushed over the live connection.");
-        story.line(&story.paint.dim(&words));
+    let results: BTreeSet<_> = rows.iter().flat_map(|row| [&row.modern.result, &row.legacy.result]).collect();
+    for result in results {
+        story.line(&format!("The result: {result}"));
     }
-    for row in rows.iter().filter(|row| row.is_footgun()) {
-        let (shape, audited, runs) = (row.shape, row.audited, row.runs);
-        story
-            .warn(&format!("! {shape} is the footgun: one call, audited {audited} times. Its effect stands above the"));
-        story.warn(&format!("  question, and the handler ran {runs} times. The result is right, and nothing warned."));
+    let shapes = |wanted: fn(&Row) -> bool| {
+        let shapes = rows.iter().filter(|row| wanted(row)).map(|row| row.shape.trim_start_matches("weather_"));
+        shapes.collect::<Vec<_>>().join(", ")
+    };
+    story.line(&format!("Asked in both eras: {}.", shapes(|row| row.legacy.asked > 0)));
+    story.line(&format!("A default for the legacy client: {}.", shapes(|row| row.legacy.asked == 0)));
+    let footguns: Vec<_> = rows.iter().flat_map(Row::footguns).collect();
+    for (shape, client, Counted { audited, runs, .. }) in &footguns {
+        story.warn(&format!("! {shape} is the footgun: one call of a {client} client, audited {audited} times."));
+        story.warn(&format!("  Its effect stands above the question, and the handler ran {runs} times."));
+    }
+    if !footguns.is_empty() {
+        story.warn("  The results are right, and nothing warned.");
     }
     Ok(())
 }
@@ -134,7 +154,7 @@ fn next_command(story: &mut Story, began: Instant) {
 }
 
 /// Calls a tool once, answers all that it asks, and counts.
-async fn play(shape: &'static str, era: Era) -> Result<Row, Failure> {
+async fn play(shape: &str, era: Era) -> Result<Counted, Failure> {
     let stage = Stage::new(era).await?;
     let call = stage.client.start("tools/call", json!({"name": shape, "arguments": place()})).await;
     let (mut leg, mut pushed) = stage.finish(call).await;
@@ -147,11 +167,8 @@ async fn play(shape: &'static str, era: Era) -> Result<Row, Failure> {
         pushed += more;
         leg = next;
     }
-    Ok(Row {
-        shape,
-        client: if era == Era::Legacy { "legacy" } else { "modern" },
+    Ok(Counted {
         asked: asked + pushed,
-        pushed,
         runs: stage.events.runs(shape),
         audited: stage.server.handler().audited().get(shape).copied().unwrap_or(0),
         bytes,
@@ -194,7 +211,7 @@ impl Stage {
 
 fn watched() -> Result<(Rounds<Gallery>, Events), Failure> {
     let events = Events::new();
-    let server = Rounds::builder(Gallery::new()).observe(events.clone()).build()?;
+    let server = gallery::rounds().observe(events.clone()).build()?;
     Ok((server, events))
 }
 
@@ -233,40 +250,51 @@ fn plain(value: &Value) -> &str {
 }
 
 /// What was counted in one call.
-struct Row {
-    shape: &'static str,
-    client: &'static str,
+struct Counted {
     asked: usize,
-    /// How many of these by a request of the server's own.
-    pushed: usize,
     runs: usize,
     audited: u64,
     bytes: usize,
     result: String,
 }
 
+/// A shape, called once by a client of either era.
+struct Row {
+    shape: &'static str,
+    written: &'static str,
+    modern: Counted,
+    legacy: Counted,
+}
+
 impl Row {
-    /// One call is one entry in the audit, however many rounds it takes.
-    fn is_footgun(&self) -> bool {
-        self.audited > 1
+    /// The clients to whom it is one: a call is one entry in the audit, however many rounds it takes.
+    fn footguns(&self) -> impl Iterator<Item = (&'static str, &'static str, &Counted)> {
+        let clients = [(self.shape, "modern", &self.modern), (self.shape, "legacy", &self.legacy)];
+        clients.into_iter().filter(|(_, _, counted)| counted.audited > 1)
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; COLUMNS] {
+        let Self { shape, written, modern, legacy } = self;
         [
-            self.shape.to_owned(),
-            self.client.to_owned(),
-            self.asked.to_string(),
-            self.runs.to_string(),
-            self.audited.to_string(),
-            self.bytes.to_string(),
-            self.result.clone(),
+            (*shape).to_owned(),
+            (*written).to_owned(),
+            modern.asked.to_string(),
+            modern.runs.to_string(),
+            modern.audited.to_string(),
+            modern.bytes.to_string(),
+            legacy.asked.to_string(),
+            legacy.runs.to_string(),
+            legacy.audited.to_string(),
         ]
     }
 }
 
-/// In two lines, so that a row fits into 100 columns.
-const HEADER: [[&str; 7]; 2] =
-    [["", "", "", "handler", "", "bytes of", ""], ["shape", "client", "asked", "runs", "audited", "state", "result"]];
+const COLUMNS: usize = 9;
+
+const HEADER: [[&str; COLUMNS]; 2] = [
+    ["", "", "modern", "", "", "", "legacy", "", ""],
+    ["shape", "written as", "asked", "runs", "audited", "state", "asked", "runs", "audited"],
+];
 
 /// Text in the making. Writing to a string cannot fail, so nothing here does.
 struct Story {
@@ -312,19 +340,23 @@ impl Story {
         self.line(&format!("        {words}"));
     }
 
+    fn note(&mut self, words: &str) {
+        self.line(&self.paint.dim(words));
+    }
+
     fn table(&mut self, rows: &[Row]) {
         let cells: Vec<_> = rows.iter().map(Row::cells).collect();
         let header = HEADER.map(|line| line.map(str::to_owned));
         let width = |column: usize| {
             header.iter().chain(&cells).map(|line| line[column].chars().count()).max().unwrap_or_default()
         };
-        let widths: [usize; 7] = std::array::from_fn(width);
+        let widths: [usize; COLUMNS] = std::array::from_fn(width);
         for line in &header {
             self.line(&self.paint.dim(align(line, widths).trim_end()));
         }
         for (row, cells) in rows.iter().zip(&cells) {
             let line = align(cells, widths);
-            if row.is_footgun() {
+            if row.footguns().next().is_some() {
                 let _ = writeln!(self.text, " {}", self.paint.red(&format!("! {line}")));
             } else {
                 self.line(&line);
@@ -334,8 +366,13 @@ impl Story {
 }
 
 /// Words to the left, numbers to the right.
-fn align(cells: &[String; 7], widths: [usize; 7]) -> String {
-    let [shape, client, asked, runs, audited, bytes, result] = cells;
-    let [w0, w1, w2, w3, w4, w5, _] = widths;
-    format!("{shape:<w0$}  {client:<w1$}  {asked:>w2$}  {runs:>w3$}  {audited:>w4$}  {bytes:>w5$}  {result}")
+fn align(cells: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
+    let mut line = String::new();
+    for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        let _ = match column {
+            0 | 1 => write!(line, "{cell:<width$}  "),
+            _ => write!(line, " {cell:>width$}"),
+        };
+    }
+    line
 }

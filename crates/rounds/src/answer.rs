@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use rmcp::model::InputResponses;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     check::Problem,
-    seal::envelope::{Asked, Kind, Settled},
+    seal::{
+        digest::Fingerprint,
+        envelope::{Asked, Kind, Posed, Posing, Settled},
+    },
 };
 
 /// One answer, as far as its kind alone can tell.
@@ -40,12 +43,25 @@ impl Received {
             Kind::Sample | Kind::Roots => Self::Malformed(Problem::whole("the answer is not an object")),
         }
     }
+
+    /// The answer as it is on the wire, for a handler that reads it there. None for one that makes no sense.
+    pub(crate) fn to_raw(&self, kind: Kind) -> Option<Value> {
+        Some(match (self, kind) {
+            (Self::Accepted(content), Kind::Form) => json!({ "action": "accept", "content": content }),
+            (Self::Accepted(_), Kind::Url) => json!({ "action": "accept" }),
+            (Self::Accepted(result), Kind::Sample | Kind::Roots) => result.clone(),
+            (Self::Declined, _) => json!({ "action": "decline" }),
+            (Self::Cancelled, _) => json!({ "action": "cancel" }),
+            (Self::Malformed(_), _) => return None,
+        })
+    }
 }
 
 /// The answers a handler may look at.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answers {
     held: BTreeMap<String, Held>,
+    posing: Posing,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +77,12 @@ enum Held {
 impl Answers {
     /// The answers of a leg that goes on with a flow: those of earlier rounds, then those to what was just asked.
     /// Everything else that was sent is ignored.
-    pub(crate) fn solicited(settled: &[(String, Settled)], asked: &[Asked], sent: &InputResponses) -> Self {
+    pub(crate) fn solicited(
+        settled: &[(String, Settled)],
+        posing: Posing,
+        asked: &[Asked],
+        sent: &InputResponses,
+    ) -> Self {
         let earlier = settled.iter().map(|(key, settled)| {
             let held = match settled {
                 Settled::Accepted { kind, json } => {
@@ -77,13 +98,19 @@ impl Answers {
             let raw = sent.get(key)?;
             Some((key.clone(), Held::Asked(*kind, Received::read(*kind, raw))))
         });
-        Self { held: earlier.chain(now).collect() }
+        Self { held: earlier.chain(now).collect(), posing }
     }
 
     /// The answers of a leg that came with no state: there was no question, so they are taken as they are.
     pub(crate) fn unsolicited(sent: InputResponses) -> Self {
         let held = sent.into_iter().map(|(key, raw)| (key, Held::Unsolicited(raw)));
-        Self { held: held.collect() }
+        Self { held: held.collect(), posing: Posing::default() }
+    }
+
+    /// Takes the answers that came to questions over the live connection. What came uninvited before them is forgotten.
+    pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, Kind, Received)>) {
+        self.held.retain(|_, held| !matches!(held, Held::Unsolicited(_)));
+        self.held.extend(received.into_iter().map(|(key, kind, received)| (key, Held::Asked(kind, received))));
     }
 
     /// The answer to this question, if there is one and it is of this kind.
@@ -93,6 +120,43 @@ impl Answers {
             Held::Refused(answer) => Some(answer.clone()),
             Held::Unsolicited(raw) => Some(Received::read(wanted, raw)),
         }
+    }
+
+    /// The answer to a question that the library asked, whatever its kind. Nobody else's is looked at, asked or not.
+    pub(crate) fn to_posed(&self, key: &str) -> Option<(Kind, Received)> {
+        self.posed(key)?;
+        match self.held.get(key)? {
+            Held::Asked(kind, answer) => Some((*kind, answer.clone())),
+            // Its kind no longer matters.
+            Held::Refused(answer) => Some((Kind::Form, answer.clone())),
+            Held::Unsolicited(_) => None,
+        }
+    }
+
+    /// The question that the library asked under this key, if it asked one.
+    pub(crate) fn posed(&self, key: &str) -> Option<&Posed> {
+        self.posing.posed.iter().find(|posed| posed.key == key)
+    }
+
+    /// Notes that the library asks this question.
+    pub(crate) fn pose(&mut self, key: &str, question: Fingerprint, asked_again: u32) {
+        self.posing.posed.retain(|posed| posed.key != key);
+        self.posing.posed.push(Posed { key: key.to_owned(), question, asked_again });
+    }
+
+    /// What a step came by without asking, as JSON text.
+    pub(crate) fn known(&self, step: &str) -> Option<&str> {
+        self.posing.known.iter().find(|(name, _)| name == step).map(|(_, json)| json.as_str())
+    }
+
+    /// Keeps what a step came by without asking.
+    pub(crate) fn keep(&mut self, step: &str, json: String) {
+        self.posing.known.push((step.to_owned(), json));
+    }
+
+    /// What the library did on the handler's behalf, for the next round's token.
+    pub(crate) fn posing(&self) -> Posing {
+        self.posing.clone()
     }
 
     /// What the next round's token carries of these: all that a person has settled, but for what is asked again.
@@ -129,7 +193,7 @@ mod tests {
     #[test]
     fn only_what_was_asked_is_looked_at() {
         let sent = sent(json!({"units": {"action": "accept", "content": {}}, "admin": {"action": "accept"}}));
-        let answers = Answers::solicited(&[], &[asked("units", Kind::Form)], &sent);
+        let answers = Answers::solicited(&[], Posing::default(), &[asked("units", Kind::Form)], &sent);
         assert_eq!(answers.get("units", Kind::Form), Some(Received::Accepted(json!({}))));
         assert_eq!(answers.get("admin", Kind::Form), None);
         assert_eq!(answers.get("units", Kind::Sample), None, "it was asked as a form");
@@ -164,13 +228,33 @@ mod tests {
             "c": {"action": "cancel"}, "d": {"action": "nonsense"},
         }));
         let all = ["a", "b", "c", "d", "e"].map(|key| asked(key, Kind::Form));
-        let first = Answers::solicited(&[], &all, &sent);
+        let first = Answers::solicited(&[], Posing::default(), &all, &sent);
         let settled = first.settled(&[asked("a", Kind::Form)]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
-        let second = Answers::solicited(&first.settled(&[]), &[], &InputResponses::new());
+        let second = Answers::solicited(&first.settled(&[]), Posing::default(), &[], &InputResponses::new());
         assert_eq!(second.get("a", Kind::Form), Some(Received::Accepted(json!({"a": 1}))));
         assert_eq!(second.get("b", Kind::Form), Some(Received::Declined));
         assert_eq!(second.get("d", Kind::Form), None);
         assert_eq!(second.settled(&[]), first.settled(&[]), "and again in the round after");
+    }
+
+    #[test]
+    fn only_what_the_library_asked_is_an_answer_to_it() {
+        let sent = sent(json!({"class": {"action": "accept", "content": {}}}));
+        let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", Kind::Form)], &sent);
+        assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
+        answers.pose("class", [1; 16], 0);
+        assert_eq!(answers.to_posed("class"), Some((Kind::Form, Received::Accepted(json!({})))));
+        let mut uninvited = Answers::unsolicited(sent);
+        uninvited.pose("class", [1; 16], 0);
+        assert_eq!(uninvited.to_posed("class"), None);
+    }
+
+    #[test]
+    fn what_came_uninvited_is_forgotten_when_answers_come_that_were_asked_for() {
+        let mut answers = Answers::unsolicited(sent(json!({"a": {"action": "decline"}, "b": {"action": "decline"}})));
+        answers.receive([("a".to_owned(), Kind::Form, Received::Accepted(json!({})))]);
+        assert_eq!(answers.get("a", Kind::Form), Some(Received::Accepted(json!({}))));
+        assert_eq!(answers.get("b", Kind::Form), None);
     }
 }

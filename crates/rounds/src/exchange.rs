@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{error::FlowError, observe::Outcome, seal::envelope::Method};
 
 /// A request that may be answered with a question.
-pub(crate) trait Exchange: Send + Sized + 'static {
+pub(crate) trait Exchange: Clone + Send + Sync + Sized + 'static {
     const METHOD: Method;
     type Response: Response;
 

@@ -95,7 +95,7 @@ fn is_stateless_http(_context: &RequestContext<RoleServer>) -> bool {
     false
 }
 
-fn kind_of(request: &InputRequest) -> Result<Kind, FlowError> {
+pub(crate) fn kind_of(request: &InputRequest) -> Result<Kind, FlowError> {
     Ok(match request {
         InputRequest::CreateMessage(_) => Kind::Sample,
         InputRequest::ListRoots(_) => Kind::Roots,

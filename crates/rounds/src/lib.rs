@@ -6,10 +6,14 @@
 //! |---|---|---|
 //! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process |
 //! | the same, and go on after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable`] | what has happened travels sealed with the client; every effect stands in a `once` |
-//! | see every round for yourself, on any instance | [`Round`] as an argument of a `#[tool]` method, `Round<`[`PromptResponse`]`>` of a `#[prompt]` method | the handler is called again for each round: effects below the question, or in a `once`; clients from before 2026-07-28 are not asked |
-//! | ask when a resource is read, or without rmcp's macros | [`Ask::from_context`], [`Durable::from_context`] or [`Round::from_context`] | the same |
+//! | ask before anything is done | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; what is asked depends on the arguments and on other answers only |
+//! | see every round for yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | called again for each round: effects below the question, in a `once`, or in the finish. Clients from before 2026-07-28 are asked only if the server is told to [push](Legacy::Push) |
 //!
-//! Whichever it is, wrap the server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
+//! The first three ask such clients over their live connections. Where a resource is read, or without rmcp's macros, take
+//! [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
+//!
+//! `docs/shapes.md` in the repository compares them all, with a test for every row. Whichever it is, wrap the server once:
+//! [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
 //! # The vocabulary
 //!
@@ -124,6 +128,8 @@ mod principal;
 #[cfg(feature = "server")]
 mod refusal;
 #[cfg(feature = "server")]
+mod relay;
+#[cfg(feature = "server")]
 mod rounds;
 #[cfg(feature = "server")]
 mod seal;
@@ -140,14 +146,20 @@ pub use self::{
 };
 #[cfg(feature = "server")]
 pub use self::{
+    era::by_era::by_era,
     error::FlowError,
     form::{FormType, Unaskable},
     limits::Limits,
     principal::{Identify, Principal, Required},
     refusal::Refusal,
+    relay::{Inbox, Relay, RelayError},
     rounds::{BuildError, Legacy, Rounds, RoundsBuilder},
     seal::{Digest, FlowId, Inspected, KeyError, KeyRing},
-    shape::{Answer, Ask, Asking, Asks, Durable, Given, PromptResponse, Round, Together, durable, durable_prompt},
+    shape::{
+        Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
+        PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, durable,
+        durable_prompt,
+    },
 };
 
 /// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.

@@ -30,6 +30,10 @@ pub struct Limits {
     pub frames_per_principal: usize,
     /// How long a token may be, in bytes: 64 KiB.
     pub token_bytes: usize,
+    /// How large a state may be that [spills](crate::RoundsBuilder::spill) into the ledger, in bytes: 1 MiB.
+    pub spill_bytes: usize,
+    /// Whether states spill.
+    pub(crate) spills: bool,
     /// How large a reply may be to be kept for retries, in bytes: 256 KiB. A larger one is sent and not kept: a retry
     /// of its leg gets the frozen error.
     pub reply_bytes: usize,
@@ -51,6 +55,8 @@ impl Default for Limits {
             frames: 10_000,
             frames_per_principal: 100,
             token_bytes: 64 * 1024,
+            spill_bytes: 1024 * 1024,
+            spills: false,
             reply_bytes: 256 * 1024,
             wait: Duration::from_secs(30),
             lease: Duration::from_secs(30),
@@ -59,9 +65,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many bytes fit into a token, of which base64 makes four characters of three bytes.
+    /// How many bytes a state may have: as many as fit into a token, of which base64 makes four characters of three bytes, or
+    /// into the ledger.
     pub(crate) fn room(&self) -> usize {
-        self.token_bytes / 4 * 3
+        let token = self.token_bytes / 4 * 3;
+        if self.spills { token.max(self.spill_bytes) } else { token }
     }
 
     /// Sets how many rounds a flow may have.
@@ -99,6 +107,12 @@ impl Limits {
     /// Sets how long a token may be.
     pub fn with_token_bytes(mut self, bytes: usize) -> Self {
         self.token_bytes = bytes;
+        self
+    }
+
+    /// Sets how large a state may be that spills into the ledger.
+    pub fn with_spill_bytes(mut self, bytes: usize) -> Self {
+        self.spill_bytes = bytes;
         self
     }
 

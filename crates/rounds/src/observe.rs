@@ -57,8 +57,15 @@ pub enum Station {
     Replayed,
     /// The handler runs, from the top.
     Started,
+    /// It did not run after all: a question that it declares, with an [`Asked`](crate::Asked), comes first or has ended the call.
+    Withheld,
     /// A handler that was waiting goes on from where it stopped.
     Resumed,
+    /// The handler waits on another instance, and the leg was handed to it.
+    Routed {
+        /// The instance.
+        to: String,
+    },
     /// A client of the legacy era was asked over the live connection.
     Pushed {
         /// The question's key.
@@ -177,6 +184,8 @@ impl Observe for Tracing {
             Station::Waiting => tracing::debug!(target: "rounds", "waiting for an equal leg"),
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),
             Station::Started => tracing::debug!(target: "rounds", "started"),
+            Station::Routed { to } => tracing::debug!(target: "rounds", to, "handed to another instance"),
+            Station::Withheld => tracing::debug!(target: "rounds", "withheld"),
             Station::Resumed => tracing::debug!(target: "rounds", "resumed"),
             Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),
             Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),

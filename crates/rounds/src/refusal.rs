@@ -63,6 +63,9 @@ pub enum Refusal {
     /// The handler that was waiting is gone: its process was restarted, its time was over, or it waits elsewhere.
     #[error("the handler that was waiting for this answer is gone")]
     FrameGone,
+    /// What the state left in the ledger is not there any more, or is not what was left.
+    #[error("what the state left in the ledger is gone, or was changed")]
+    SpillGone,
     /// A durable handler took another way than the one recorded, as after a deploy that changed it.
     #[error("the handler took another way than the one recorded")]
     Diverged,

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     fmt,
     sync::{
         Arc, PoisonError, RwLock,
@@ -19,14 +20,15 @@ use rmcp::{
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
     error::FlowError,
-    flow::{frame::Frames, leg},
+    flow::{frame::Frames, leg, route::Routes},
     ledger::{Ledger, MemoryLedger},
     limits::Limits,
     observe::{Event, Observe, Tracing},
     principal::{Identify, Principal},
+    relay::{Inbox, Relay},
     seal::{
         FlowId, KeyRing,
-        envelope::Method,
+        envelope::{Method, Resume},
         ring::{DerivedRing, Purpose},
         token::Nonce,
     },
@@ -77,7 +79,10 @@ impl<H: ServerHandler> Rounds<H> {
             limits: Limits::default(),
             clock: Arc::new(SystemClock),
             ledger: None,
+            spill: false,
+            relay: None,
             legacy: Legacy::default(),
+            legacy_for: HashMap::new(),
             observers: vec![Box::new(Tracing)],
             announce_expiry: true,
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
@@ -113,7 +118,7 @@ impl<H: ServerHandler> Rounds<H> {
     /// ring needs one.
     pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
         let derived = derive(keys, self.core.audience.as_deref())?;
-        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(derived);
+        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = derived;
         Ok(())
     }
 }
@@ -144,6 +149,30 @@ pub enum Legacy {
     /// asks anyway fails with a tool error in plain words.
     #[default]
     Degrade,
+    /// The handler is written for the modern era alone, and the server does the rest: its questions are asked over the live
+    /// connection, and it is called again with the answers, as often as it asks. Between the calls its state stays here. A
+    /// connection without a way back gives [`FlowError::NoBackChannel`] at once.
+    Push {
+        /// How often the handler may ask.
+        max_rounds: u32,
+        /// How long one question may wait for its answer.
+        timeout: Duration,
+    },
+}
+
+impl Legacy {
+    /// [`Push`](Self::Push), for up to eight rounds of ten minutes each.
+    pub const fn push() -> Self {
+        Self::Push { max_rounds: 8, timeout: Duration::from_secs(10 * 60) }
+    }
+
+    /// For how many rounds, of what length, if it pushes at all.
+    pub(crate) const fn pushes(self) -> Option<(u32, Duration)> {
+        match self {
+            Self::Degrade => None,
+            Self::Push { max_rounds, timeout } => Some((max_rounds, timeout)),
+        }
+    }
 }
 
 /// Configures a [`Rounds`]. Made by [`Rounds::builder`].
@@ -157,7 +186,10 @@ pub struct RoundsBuilder<H> {
     limits: Limits,
     clock: Arc<dyn Clock>,
     ledger: Option<Arc<dyn Ledger>>,
+    spill: bool,
+    relay: Option<Arc<dyn Relay>>,
     legacy: Legacy,
+    legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     announce_expiry: bool,
     entropy: Entropy,
@@ -207,16 +239,41 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own.
+    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own; instances of one server share one, such
+    /// as that of the crate `rounds-redis`.
     pub fn ledger(mut self, ledger: impl Ledger) -> Self {
         self.ledger = Some(Arc::new(ledger));
         self
     }
 
-    /// Says what to do when a [`Round`](crate::Round) asks a client of the legacy era. An [`Ask`](crate::Ask) is not concerned:
-    /// it asks over the live connection.
+    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), sealed: the token then carries a
+    /// digest of it. By default it does not, and a flow whose state outgrows [the token limit](Limits::token_bytes) fails.
+    ///
+    /// What was spilled is kept as long as its round can be answered, and [has a limit](Limits::spill_bytes) of its own. A
+    /// flow that spills goes on where its ledger is, and nowhere else: one that is gone from there, or was changed, ends with
+    /// the frozen error.
+    pub fn spill(mut self) -> Self {
+        self.spill = true;
+        self
+    }
+
+    /// Lets a leg reach a handler that waits on another instance. Without one, the legs of an [`Ask`](crate::Ask) have to land where
+    /// the first did; all other ways to ask go on anywhere. It needs [`keys`](Self::keys) that the instances share.
+    pub fn relay(mut self, relay: impl Relay) -> Self {
+        self.relay = Some(Arc::new(relay));
+        self
+    }
+
+    /// Says what to do when a [`Round`](crate::Round) or [`Steps`](crate::Steps) ask a client of the legacy era. The other ways to
+    /// ask are not concerned: they ask over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
         self.legacy = legacy;
+        self
+    }
+
+    /// The same for one tool, prompt or resource, in place of what holds for all.
+    pub fn legacy_for(mut self, target: impl Into<String>, legacy: Legacy) -> Self {
+        self.legacy_for.insert(target.into(), legacy);
         self
     }
 
@@ -246,8 +303,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// # Errors
     ///
     /// [`BuildError`] when the parts do not fit together; its message says what to do.
-    pub fn build(self) -> Result<Rounds<H>, BuildError> {
-        let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
+    pub fn build(mut self) -> Result<Rounds<H>, BuildError> {
         let positive = [
             ("round lifetime", !self.round_lifetime.is_zero()),
             ("flow deadline", !self.flow_deadline.is_zero()),
@@ -255,13 +311,28 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             ("limit of asks", self.limits.asks > 0),
             ("limit of token bytes", self.limits.token_bytes > 0),
             ("lease", !self.limits.lease.is_zero()),
+            (
+                "limit of pushed rounds",
+                self.legacies().all(|legacy| legacy.pushes().is_none_or(|(rounds, _)| rounds > 0)),
+            ),
+            (
+                "timeout of a push",
+                self.legacies().all(|legacy| legacy.pushes().is_none_or(|(_, time)| !time.is_zero())),
+            ),
         ];
         if let Some((what, _)) = positive.into_iter().find(|(_, positive)| !positive) {
             return Err(BuildError::Zero { what });
         }
-        let Legacy::Degrade = self.legacy;
+        if self.spill && self.ledger.is_none() {
+            return Err(BuildError::SpillWithoutLedger);
+        }
+        if self.relay.is_some() && self.keys.as_ref().is_none_or(KeyRing::is_ephemeral) {
+            return Err(BuildError::RelayWithoutKeys);
+        }
+        self.limits.spills = self.spill;
+        let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
-            keys: RwLock::new(Arc::new(derive(&keys, self.audience.as_deref())?)),
+            keys: RwLock::new(derive(&keys, self.audience.as_deref())?),
             audience: self.audience,
             identify: self.identify,
             round_lifetime: self.round_lifetime,
@@ -269,13 +340,25 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             limits: self.limits,
             clock: self.clock,
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
+            relay: self.relay,
+            routes: Routes::default(),
+            legacy: self.legacy,
+            legacy_for: self.legacy_for,
             observers: self.observers,
             announce_expiry: self.announce_expiry,
             entropy: self.entropy,
             frames: Frames::default(),
             warned_of_http: AtomicBool::new(false),
         };
-        Ok(Rounds { handler: Arc::new(self.handler), core: Arc::new(core) })
+        let core = Arc::new(core);
+        if let Some(relay) = &core.relay {
+            relay.open(Inbox::of(&core));
+        }
+        Ok(Rounds { handler: Arc::new(self.handler), core })
+    }
+
+    fn legacies(&self) -> impl Iterator<Item = &Legacy> {
+        self.legacy_for.values().chain([&self.legacy])
     }
 }
 
@@ -298,6 +381,14 @@ pub enum BuildError {
          and different from every other service with these keys"
     )]
     NoAudience,
+    /// States are to spill, and the ledger is the default one.
+    #[error(
+        "states can spill only into a ledger that was chosen for it: add `.ledger(..)`, one that all instances share"
+    )]
+    SpillWithoutLedger,
+    /// A relay was given, and keys that no other instance has.
+    #[error("a relay is between instances that share keys: add `.keys(..)` with the ring that all of them have")]
+    RelayWithoutKeys,
     /// Something is zero that must not be.
     #[error("the {what} is zero: no question could ever be answered")]
     Zero {
@@ -306,12 +397,21 @@ pub enum BuildError {
     },
 }
 
-fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<DerivedRing, BuildError> {
-    match audience {
-        Some(audience) if !audience.is_empty() => Ok(keys.derive(Purpose::State, audience)),
-        _ if keys.is_ephemeral() => Ok(keys.derive(Purpose::State, "")),
-        _ => Err(BuildError::NoAudience),
-    }
+fn derive(keys: &KeyRing, audience: Option<&str>) -> Result<Keys, BuildError> {
+    let audience = match audience {
+        Some(audience) if !audience.is_empty() => audience,
+        _ if keys.is_ephemeral() => "",
+        _ => return Err(BuildError::NoAudience),
+    };
+    let derive = |purpose| Arc::new(keys.derive(purpose, audience));
+    Ok(Keys { state: derive(Purpose::State), record: derive(Purpose::Record), message: derive(Purpose::Message) })
+}
+
+/// A ring's keys for everything that is sealed with them.
+struct Keys {
+    state: Arc<DerivedRing>,
+    record: Arc<DerivedRing>,
+    message: Arc<DerivedRing>,
 }
 
 /// Fills a slice with what nobody can guess.
@@ -319,7 +419,7 @@ type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// What all clones of a [`Rounds`] share.
 pub(crate) struct Core {
-    keys: RwLock<Arc<DerivedRing>>,
+    keys: RwLock<Keys>,
     audience: Option<String>,
     identify: Box<dyn Identify>,
     pub(crate) round_lifetime: Duration,
@@ -327,6 +427,10 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) relay: Option<Arc<dyn Relay>>,
+    pub(crate) routes: Routes,
+    legacy: Legacy,
+    legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     entropy: Entropy,
@@ -336,7 +440,25 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn keys(&self) -> Arc<DerivedRing> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).state.clone()
+    }
+
+    pub(crate) fn record_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).record.clone()
+    }
+
+    pub(crate) fn message_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).message.clone()
+    }
+
+    /// How a flow goes on whose handler waits here.
+    pub(crate) fn frame_here(&self) -> Resume {
+        self.relay.as_ref().map_or(Resume::Frame, |relay| Resume::FrameAt(relay.here().to_owned()))
+    }
+
+    /// What is done when the handler of this target asks a client of the legacy era.
+    pub(crate) fn legacy(&self, target: &str) -> Legacy {
+        self.legacy_for.get(target).copied().unwrap_or(self.legacy)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -6,6 +6,12 @@ mod any_instance;
 mod book_flight;
 mod client;
 mod deploy;
+mod forgery;
+mod no_way_back;
+mod refund_order;
+mod resolve_work_item;
+mod shapes;
+mod three_rounds;
 mod travel;
 mod weather;
 
@@ -31,7 +37,7 @@ struct Stage {
 impl Stage {
     async fn new(era: Era) -> Self {
         let events = Events::new();
-        let server = Rounds::builder(Gallery::new()).observe(events.clone()).build().unwrap();
+        let server = gallery::rounds().observe(events.clone()).build().unwrap();
         let client = match era {
             Era::Legacy => Client::legacy(server.clone()).await,
             _ => Client::modern(server.clone()).await,
@@ -50,32 +56,42 @@ impl Stage {
 
     /// As [`play`](Self::play), with an answer for each question.
     async fn play_in_turn(&self, method: &str, params: Value, answers: impl IntoIterator<Item = Value>) -> Played {
-        let mut answers = answers.into_iter();
-        let mut answer = || answers.next().expect("nothing more is asked");
-        let mut questions = Vec::new();
-        let mut call = self.client.start(method, params).await;
-        loop {
-            let leg = {
-                let mut leg = pin!(call.finish());
-                loop {
-                    tokio::select! {
-                        leg = &mut leg => break leg,
-                        Some(pushed) = self.client.pushed() => {
-                            assert_eq!(self.era, Era::Legacy, "nothing is pushed to a modern client");
-                            questions.push(question_of(&pushed));
-                            pushed.answer(answer()).await;
-                        }
+        play_in_turn(&self.client, self.era, method, params, answers).await
+    }
+}
+
+async fn play_in_turn(
+    client: &Client,
+    era: Era,
+    method: &str,
+    params: Value,
+    answers: impl IntoIterator<Item = Value>,
+) -> Played {
+    let mut answers = answers.into_iter();
+    let mut answer = || answers.next().expect("nothing more is asked");
+    let mut questions = Vec::new();
+    let mut call = client.start(method, params).await;
+    loop {
+        let leg = {
+            let mut leg = pin!(call.finish());
+            loop {
+                tokio::select! {
+                    leg = &mut leg => break leg,
+                    Some(pushed) = client.pushed() => {
+                        assert_eq!(era, Era::Legacy, "nothing is pushed to a modern client");
+                        questions.push(question_of(&pushed));
+                        pushed.answer(answer()).await;
                     }
                 }
-            };
-            if leg.response()["result"]["resultType"] != "input_required" {
-                return Played { questions, leg };
             }
-            let asked = leg.asked();
-            questions.extend(asked.keys().into_iter().map(|key| asked.question(key).clone()));
-            let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer()));
-            call = retry.start(&self.client).await;
+        };
+        if leg.response()["result"]["resultType"] != "input_required" {
+            return Played { questions, leg };
         }
+        let asked = leg.asked();
+        questions.extend(asked.keys().into_iter().map(|key| asked.question(key).clone()));
+        let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer()));
+        call = retry.start(client).await;
     }
 }
 
@@ -93,6 +109,11 @@ struct Played {
 }
 
 impl Played {
+    /// What was asked, in order.
+    fn messages(&self) -> Vec<&str> {
+        self.questions.iter().map(|question| question["params"]["message"].as_str().unwrap()).collect()
+    }
+
     /// Expects that this was asked, with a form of one field, and nothing else.
     #[track_caller]
     fn asked_for(&self, message: &str, field: &str, schema: Value) {

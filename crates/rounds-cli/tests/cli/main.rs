@@ -5,6 +5,7 @@
 mod call;
 mod call_bad;
 mod help;
+mod invariant;
 mod keys;
 mod legacy;
 mod linear;
@@ -19,3 +20,4 @@ mod stop;
 mod terminal;
 mod terminal_legacy;
 mod tour;
+mod wire;

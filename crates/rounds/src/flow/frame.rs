@@ -50,7 +50,9 @@ pub(crate) struct Frame {
     /// The arguments of the call as JSON text, for a question that has to be read off them.
     pub(crate) arguments: Option<String>,
     /// What the handler was given when it was called. It may still ask on its own account after it has waited.
-    pub(crate) answers: Answers,
+    answers: Mutex<Answers>,
+    /// What came of the questions that the handler declares, when its own code was not run for them.
+    declared: Mutex<Option<Box<Declared>>>,
     /// The effects that have happened in this flow.
     pub(crate) onces: Onces,
     principal: Option<Digest>,
@@ -127,11 +129,18 @@ pub(crate) struct Question {
     pub(crate) within: Option<Duration>,
 }
 
+/// What came of the questions that a handler declares: its own code has not been run.
+pub(crate) enum Declared {
+    Asks(InputRequests),
+    Failed(FlowError),
+}
+
 /// A leg that goes on with a frame.
 pub(crate) struct Resumption {
     pub(crate) round: u32,
     pub(crate) answers: InputResponses,
-    pub(crate) link: Link,
+    /// None when its client is connected to another instance.
+    pub(crate) link: Option<Link>,
     pub(crate) peer: Peer,
     pub(crate) reply: oneshot::Sender<Step>,
 }
@@ -188,7 +197,8 @@ impl Frame {
             method: call.method,
             target: call.target.to_owned(),
             arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
-            answers: call.answers,
+            answers: Mutex::new(call.answers),
+            declared: Mutex::default(),
             onces: call.onces,
             principal: call.principal,
             asks_nobody: call.principal.is_none() && core.requires_principal(),
@@ -196,6 +206,21 @@ impl Frame {
             state: Mutex::new(state),
             core,
         })
+    }
+
+    /// The answers that the handler may look at.
+    pub(crate) fn answers(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the leg in the handler's place, whose own code is not run.
+    pub(crate) fn declare(&self, declared: Declared) {
+        *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(declared));
+    }
+
+    /// What was declared, to be looked at when the handler was not run.
+    pub(crate) fn take_declared(&self) -> Option<Declared> {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner).take().map(|declared| *declared)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -439,7 +464,7 @@ impl Driver {
         self.in_flight = true;
         self.idle = None;
         state.peer = resumption.peer;
-        state.link = Some(resumption.link);
+        state.link = resumption.link;
         let mut answered = Vec::new();
         let mut answers = resumption.answers;
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {

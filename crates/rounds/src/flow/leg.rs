@@ -13,7 +13,7 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{ErrorCode, InputRequests, InputRequiredResult, InputResponses},
+    model::{InputRequests, InputRequiredResult, InputResponses},
     service::RequestContext,
 };
 use serde_json::Value;
@@ -24,25 +24,30 @@ use tracing::Instrument;
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Driver, Ending, Frame, Resumption, Step},
+    frame::{Call, Declared, Driver, Ending, Frame, Resumption, Step},
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
+    reply::Reply,
+    route::{self, Errand, Routed},
+    stop::{Stop, overtaken, unavailable},
     view::{RoundId, View},
 };
 use crate::{
     answer::Answers,
-    clock::Timestamp,
+    clock::{BoxFuture, Timestamp},
+    era::shim,
     error::FlowError,
     exchange::{Exchange, Response},
     gate::{Era, Peer},
-    ledger::{Bid, Claimed, Fence, Keep, LedgerError, Orphan},
+    ledger::{Bid, Claimed, Fence, Keep, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
+    relay::Relay,
     rounds::Core,
     seal::{
         Digest,
-        envelope::{Binding, Envelope, Method, Resume, Span},
+        envelope::{Again, Binding, Envelope, Kept, Method, Resume, Span},
         token,
     },
 };
@@ -96,6 +101,29 @@ pub(crate) struct Rehearsed {
     pub(crate) step: Step,
 }
 
+/// Plays a leg that landed on another instance, for a handler that waits here. None when it was cancelled: nobody waits for its
+/// reply.
+pub(super) async fn play_errand<X: Exchange>(
+    core: &Arc<Core>,
+    errand: Errand,
+    leg_token: CancellationToken,
+) -> Option<Vec<u8>> {
+    let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
+    let answers = errand.answers();
+    let Errand { binding, over_http, state, .. } = errand;
+    let round = RoundId { flow: core.new_flow(), number: 0 };
+    let mut leg = Leg { core, binding, peer, over_http, round, opened: false };
+    let played = match leg.open(&state) {
+        Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
+        Err(refusal) => Err(leg.refuse(refusal)),
+    };
+    match played {
+        Ok(response) => Reply::encode(Ok(&response)),
+        Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
+        Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+    }
+}
+
 /// Refuses a leg whose state or answers are not even of the right type.
 pub(crate) fn refuse_unreadable(core: &Core, method: Method, params: Option<&Value>) -> ErrorData {
     let target = params.and_then(|params| params.get("name").or(params.get("uri"))).and_then(Value::as_str);
@@ -128,8 +156,15 @@ enum Ran {
     Overtaken,
 }
 
-/// What a leg comes to: its response, and for how long the token in it is good, if it asks.
-type Concluded<R> = Result<(Option<Span>, R), Stop>;
+/// What a leg comes to: its response, and what there is to know of the token in it, if it asks.
+type Concluded<R> = Result<(Option<Minted>, R), Stop>;
+
+/// A token that is about to leave.
+struct Minted {
+    span: Span,
+    /// What it could not carry.
+    spill: Option<Vec<u8>>,
+}
 
 impl<'a> Leg<'a> {
     fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
@@ -161,7 +196,10 @@ impl<'a> Leg<'a> {
         let played = match state {
             None => self.begin(handler, request, sent, context).await,
             Some(token) => match self.open(&token) {
-                Ok(envelope) => self.go_on(handler, request, envelope, sent, context).await,
+                Ok(envelope) => match self.elsewhere(&envelope) {
+                    Some(route) => self.route::<X>(route, &token, envelope, sent, &context.ct).await,
+                    None => self.go_on(handler, request, envelope, sent, context).await,
+                },
                 Err(refusal) => Err(self.refuse(refusal)),
             },
         };
@@ -193,8 +231,8 @@ impl<'a> Leg<'a> {
         let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
-        if let Some(span) = asked {
-            let admitted = self.core.ledger.admit(self.next().claim(), self.keep(span)).await;
+        if let Some(Minted { span, spill }) = asked {
+            let admitted = self.core.admit(self.next().claim(), self.keep(span), spill).await;
             if let Err(error) = admitted {
                 frame.abort();
                 return Ok(X::Response::failed(unavailable(error))?);
@@ -213,33 +251,33 @@ impl<'a> Leg<'a> {
         mut sent: InputResponses,
         context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
-        sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
-        let orphan = match envelope.resume {
-            Resume::Handler { .. } | Resume::Journal(_) => Orphan::Free,
-            Resume::Frame => Orphan::Dead,
-        };
-        let bid = Bid {
-            answers: Digest::of_answers(&sent),
-            keep: self.keep(envelope.span),
-            lease: self.core.limits.lease,
-            orphan,
-        };
-        let fence = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
-            Won::Run(fence) => fence,
+        if envelope.resume.waits() {
+            return self.wake::<X>(envelope, sent, Some(Link::of(&context)), context.ct).await;
+        }
+        let (bid, orphan) = (self.bid(&envelope, &mut sent), Orphan::Free);
+        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
+            Won::Run { fence, spilled } => (fence, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
         let deadline = envelope.span.deadline;
-        let held = Held { fence, orphan };
-        let (frame, concluded) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => {
-                let answers = Answers::solicited(&settled, &envelope.asked, &sent);
-                let onces = Onces::of(onces, envelope.span);
-                let view = self.view(handler, answers, onces, state.clone(), true, &request, &context);
+        let held = Held { fence, orphan, answers: bid.answers };
+        let again = match envelope.resume.again(spilled.as_deref()) {
+            Ok(again) => again,
+            Err(refusal) => {
+                drop(self.core.ledger.release(self.round.claim(), fence, orphan, false).await);
+                return Err(self.refuse(refusal));
+            }
+        };
+        let (frame, concluded) = match again {
+            Again::Handler(kept, posed) => {
+                let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
+                let onces = Onces::of(kept.onces, envelope.span);
+                let view = self.view(handler, answers, onces, kept.state.clone(), true, &request, &context);
                 *request.answers() = Some(without_refused_content(sent));
-                *request.state() = state;
+                *request.state() = kept.state;
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Resume::Journal(pages) => {
+            Again::Journal(pages) => {
                 let onces = Onces::of(vec![], envelope.span);
                 let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
@@ -247,14 +285,6 @@ impl<'a> Leg<'a> {
                 let _ = view.frame.journal.set(Box::new(journal));
                 (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
             }
-            Resume::Frame => match self.resume::<X>(sent, context, held, deadline).await {
-                Some(resumed) => resumed,
-                None => {
-                    // Not here; whoever has it may still answer.
-                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
-                    return Err(self.refuse(Refusal::FrameGone));
-                }
-            },
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
@@ -262,6 +292,81 @@ impl<'a> Leg<'a> {
             frame.abort();
         }
         recorded
+    }
+
+    /// A leg that goes on with a flow whose handler waits here, if it does.
+    async fn wake<X: Exchange>(
+        &self,
+        envelope: Envelope,
+        mut sent: InputResponses,
+        link: Option<Link>,
+        leg_token: CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        let bid = self.bid(&envelope, &mut sent);
+        let fence = match self.claim(bid, envelope.span.expires_at, &leg_token).await? {
+            Won::Run { fence, .. } => fence,
+            Won::Reply(reply) => return self.replay::<X>(&reply),
+        };
+        let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
+        let deadline = envelope.span.deadline;
+        let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
+            // Not here; whoever has it may still answer.
+            drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+            return Err(self.refuse(Refusal::FrameGone));
+        };
+        let recorded = self.record::<X>(held, concluded).await;
+        if recorded.is_err() {
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
+        }
+        recorded
+    }
+
+    /// What a leg brings along to claim its round. Of the answers, those to what was asked count.
+    fn bid(&self, envelope: &Envelope, sent: &mut InputResponses) -> Bid {
+        sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
+        Bid {
+            answers: Digest::of_answers(envelope.flow, sent),
+            keep: self.keep(envelope.span),
+            lease: self.core.limits.lease,
+            orphan: if envelope.resume.waits() { Orphan::Dead } else { Orphan::Free },
+        }
+    }
+
+    /// Where the handler waits, if that is on another instance.
+    fn elsewhere(&self, envelope: &Envelope) -> Option<(Arc<dyn Relay>, String)> {
+        let (Some(relay), Resume::FrameAt(owner)) = (&self.core.relay, &envelope.resume) else { return None };
+        (relay.here() != owner).then(|| (relay.clone(), owner.clone()))
+    }
+
+    /// Hands the leg to the instance where its handler waits.
+    async fn route<X: Exchange>(
+        &self,
+        (relay, owner): (Arc<dyn Relay>, String),
+        state: &str,
+        envelope: Envelope,
+        mut sent: InputResponses,
+        leg_token: &CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        self.event(&Station::Routed { to: owner.clone() });
+        let bid = self.bid(&envelope, &mut sent);
+        let errand = Errand::new(self.binding.clone(), self.over_http, &self.peer.capabilities, state, &sent);
+        match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
+            Routed::Cancelled => Err(Stop::cancelled()),
+            Routed::Reply(reply) => match Reply::decode::<X::Response>(&reply) {
+                Some(reply) => Ok(reply?),
+                None => Err(self.refuse(Refusal::ReplyGone)),
+            },
+            // It may have replied before it went, and its reply is still there.
+            Routed::Gone => match self.core.claim(self.round.claim(), bid).await.map_err(unavailable)? {
+                Claimed::Done(Some(reply)) => self.replay::<X>(&reply),
+                Claimed::Fresh { fence, .. } => {
+                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+                    Err(self.refuse(Refusal::FrameGone))
+                }
+                _ => Err(self.refuse(Refusal::FrameGone)),
+            },
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "a view is all of these")]
@@ -280,7 +385,8 @@ impl<'a> Leg<'a> {
         let (arguments, principal) = (request.arguments(), *principal);
         let call = Call { method: *method, target, arguments, principal, answers, onces };
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
-        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
+        let legacy = self.core.legacy(target);
+        Arc::new(View { round: self.round, peer, legacy, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
@@ -303,15 +409,15 @@ impl<'a> Leg<'a> {
         let mut told = false;
         loop {
             bid.keep.now = self.core.now();
-            let claimed = self.core.ledger.claim(self.round.claim(), bid).await;
+            let claimed = self.core.claim(self.round.claim(), bid).await;
             let waiting = match claimed.map_err(unavailable)? {
-                Claimed::Fresh(fence) if expires_at <= bid.keep.now => {
+                Claimed::Fresh { fence, .. } if expires_at <= bid.keep.now => {
                     drop(self.core.ledger.release(self.round.claim(), fence, bid.orphan, false).await);
                     return Err(self.refuse(Refusal::Expired));
                 }
-                Claimed::Fresh(fence) => {
+                Claimed::Fresh { fence, spilled } => {
                     self.event(&Station::Claimed { fence });
-                    return Ok(Won::Run(fence));
+                    return Ok(Won::Run { fence, spilled });
                 }
                 Claimed::Done(Some(reply)) => return Ok(Won::Reply(reply)),
                 Claimed::Done(None) => return Err(self.refuse(Refusal::ReplyGone)),
@@ -345,35 +451,44 @@ impl<'a> Leg<'a> {
         held: Option<Held>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        self.event(&Station::Started);
-        view.put(&mut context);
         // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
         // handler started when its part is over, however it ended.
         let leg_token = std::mem::replace(&mut context.ct, CancellationToken::new());
         let over = context.ct.clone().drop_guard();
         let handler = handler.clone();
-        let called = Box::pin(async move {
-            let _over = over;
-            request.call(&*handler, context).await.map(Into::into)
-        });
-        let mut driver = Driver::new(view.frame.clone(), self.round.number, called);
+        let (frame, era) = (view.frame.clone(), self.peer.era);
+        let called: BoxFuture<'static, _> = match era {
+            Era::Modern => {
+                view.put(&mut context);
+                self.event(&Station::Started);
+                Box::pin(async move {
+                    let _over = over;
+                    request.call(&*handler, context).await.map(Into::into)
+                })
+            }
+            Era::Legacy => Box::pin(async move {
+                let _over = over;
+                shim::call(&*handler, request, view, context).await.map(Into::into)
+            }),
+        };
+        let mut driver = Driver::new(frame.clone(), self.round.number, called);
         let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
         if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
             driver.end();
-            return self.conclude::<X>(ran, &view.frame, deadline);
+            return self.conclude::<X>(ran, &frame, deadline);
         }
-        if view.frame.journal.get().is_some() {
+        if frame.journal.get().is_some() {
             // What it has been through travels with the client: the next leg goes through it again, on any instance.
             driver.end();
-            return self.conclude::<X>(ran, &view.frame, deadline);
+            return self.conclude::<X>(ran, &frame, deadline);
         }
         if let Err(error) = driver.take_place() {
             return Ok((None, X::Response::failed(error)?));
         }
-        let concluded = self.conclude::<X>(ran, &view.frame, deadline);
-        if let Ok((Some(span), _)) = &concluded {
-            driver.park(*span);
+        let concluded = self.conclude::<X>(ran, &frame, deadline);
+        if let Ok((Some(minted), _)) = &concluded {
+            driver.park(minted.span);
         }
         concluded
     }
@@ -383,20 +498,20 @@ impl<'a> Leg<'a> {
     async fn resume<X: Exchange>(
         &self,
         answers: InputResponses,
-        context: RequestContext<RoleServer>,
+        link: Option<Link>,
+        leg_token: CancellationToken,
         held: Held,
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
-        let resumption =
-            Resumption { round: self.round.number, answers, link: Link::of(&context), peer: self.peer.clone(), reply };
+        let resumption = Resumption { round: self.round.number, answers, link, peer: self.peer.clone(), reply };
         let frame = self.core.frames.find(self.round.flow)?;
         if !frame.resume(resumption) {
             return None;
         }
         self.event(&Station::Resumed);
         let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
-        let ran = self.hold(Some(held), stepped, context.ct).await;
+        let ran = self.hold(Some(held), stepped, leg_token).await;
         let concluded = self.conclude::<X>(ran, &frame, deadline);
         if !matches!(concluded, Ok((Some(_), _))) {
             frame.abort();
@@ -410,7 +525,7 @@ impl<'a> Leg<'a> {
         let ledger = &self.core.ledger;
         let mut gone = false;
         tokio::pin!(run);
-        let Some(Held { fence, orphan }) = held else {
+        let Some(Held { fence, orphan, .. }) = held else {
             return tokio::select! {
                 biased;
                 step = run => Ran::Stepped(step),
@@ -460,25 +575,31 @@ impl<'a> Leg<'a> {
                 return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
-                let response = X::Response::from_result(returned?);
-                let response =
-                    response.ok_or_else(|| ErrorData::internal_error("a result of another request", None))?;
-                match response.into_asks() {
-                    Err(complete) => return Ok((None, complete)),
-                    Ok(asks) => {
-                        let lifetime = self.core.round_lifetime;
-                        (asks, None, (lifetime, lifetime))
-                    }
+                let declared = frame.take_declared();
+                if returned.is_err() && declared.is_some() {
+                    self.event(&Station::Withheld);
                 }
+                let asks = match (returned, declared) {
+                    (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
+                    (Err(_), Some(Declared::Failed(error))) => return Ok((None, X::Response::failed(error)?)),
+                    (returned, _) => match X::Response::from_result(returned?).map(Response::into_asks) {
+                        Some(Ok(asks)) => asks,
+                        Some(Err(complete)) => return Ok((None, complete)),
+                        None => return Err(ErrorData::internal_error("a result of another request", None).into()),
+                    },
+                };
+                let lifetime = self.core.round_lifetime;
+                (asks, None, (lifetime, lifetime))
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
-                let resume = journal.map_or(Resume::Frame, |journal| Resume::Journal(journal.pages(round.digests)));
+                let resume = journal
+                    .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.digests)));
                 (asks, Some(resume), (round.lifetime, round.patience))
             }
         };
         match self.seal(asks, resume, times, frame, deadline) {
-            Ok((span, asks)) => Ok((Some(span), asks.into())),
+            Ok((minted, asks)) => Ok((Some(minted), asks.into())),
             Err(error) => Ok((None, X::Response::failed(error)?)),
         }
     }
@@ -491,7 +612,7 @@ impl<'a> Leg<'a> {
         (lifetime, patience): (Duration, Duration),
         frame: &Frame,
         deadline: Timestamp,
-    ) -> Result<(Span, InputRequiredResult), FlowError> {
+    ) -> Result<(Minted, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
         let requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
@@ -512,22 +633,19 @@ impl<'a> Leg<'a> {
         if expires_at <= now {
             return Err(FlowError::DeadlinePassed);
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             flow: self.round.flow,
             round: self.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
-            resume: resume.unwrap_or_else(|| Resume::Handler {
-                settled: frame.answers.settled(&asked),
-                onces: frame.onces.recorded(),
-                state: kept,
+            resume: resume.unwrap_or_else(|| {
+                let answers = frame.answers();
+                let settled = answers.settled(&asked);
+                Resume::of(Kept { settled, onces: frame.onces.recorded(), state: kept }, answers.posing())
             }),
             asked,
         };
-        let state = token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
-        if state.len() > limits.token_bytes {
-            return Err(FlowError::StateTooLarge { bytes: state.len(), limit: limits.token_bytes });
-        }
+        let (state, spill) = self.mint(&mut envelope)?;
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(patience).as_millis() as u64;
             let meta = asks.meta.get_or_insert_default();
@@ -535,7 +653,28 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        Ok((envelope.span, asks))
+        Ok((Minted { span: envelope.span, spill }, asks))
+    }
+
+    /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.
+    fn mint(&self, envelope: &mut Envelope) -> Result<(String, Option<Vec<u8>>), FlowError> {
+        let limits = &self.core.limits;
+        let seal = |envelope: &Envelope| token::seal(&self.core.keys(), self.core.new_nonce(), &envelope.to_bytes());
+        let fits = |state: String| match state.len() {
+            bytes if bytes > limits.token_bytes => Err(FlowError::StateTooLarge { bytes, limit: limits.token_bytes }),
+            _ => Ok(state),
+        };
+        match fits(seal(envelope)) {
+            Err(_) if limits.spills => {
+                let spill = envelope.resume.spill();
+                let (bytes, limit) = (spill.as_ref().map_or(0, Vec::len), limits.spill_bytes);
+                if bytes > limit {
+                    return Err(FlowError::StateTooLarge { bytes, limit });
+                }
+                Ok((fits(seal(envelope))?, spill))
+            }
+            sealed => Ok((sealed?, None)),
+        }
     }
 
     /// How long a round is remembered: longer than its token is good, as an instance whose clock is behind may still take
@@ -547,10 +686,13 @@ impl<'a> Leg<'a> {
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
     async fn record<X: Exchange>(
         &self,
-        Held { fence, orphan }: Held,
+        Held { fence, orphan, answers }: Held,
         concluded: Concluded<X::Response>,
     ) -> Result<X::Response, Stop> {
-        let concluded = concluded.map(|(_, response)| response);
+        let (minted, concluded) = match concluded {
+            Ok((minted, response)) => (minted, Ok(response)),
+            Err(stop) => (None, Err(stop)),
+        };
         let reply = match &concluded {
             Err(stop) if stop.reopens => {
                 let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
@@ -562,7 +704,10 @@ impl<'a> Leg<'a> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
-        match self.core.ledger.settle(self.round.claim(), fence, reply).await {
+        let spill = minted.and_then(|Minted { span, spill }| {
+            Some(Spill { id: self.next().claim(), keep: self.keep(span), state: spill? })
+        });
+        match self.core.settle(self.round.claim(), fence, answers, reply, spill).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken().for_good(orphan)),
             Err(error) => Err(Stop::from(unavailable(error)).for_good(orphan)),
@@ -633,88 +778,13 @@ impl<'a> Leg<'a> {
 struct Held {
     fence: Fence,
     orphan: Orphan,
+    answers: Digest,
 }
 
 /// What a leg has won when it claimed a round.
 enum Won {
-    Run(Fence),
+    Run { fence: Fence, spilled: Option<Vec<u8>> },
     Reply(Vec<u8>),
-}
-
-/// A reply as a ledger keeps it: a byte that tells results from errors, then JSON.
-struct Reply;
-
-impl Reply {
-    const RESULT: u8 = b'r';
-    const ERROR: u8 = b'e';
-
-    /// None when it cannot be written, which is as good as one that is not kept.
-    fn encode<R: Response>(reply: Result<&R, &ErrorData>) -> Option<Vec<u8>> {
-        let (tag, json) = match reply {
-            Ok(response) => (Self::RESULT, response.to_json()),
-            Err(error) => (Self::ERROR, serde_json::to_vec(error)),
-        };
-        let mut kept = json.ok()?;
-        kept.insert(0, tag);
-        Some(kept)
-    }
-
-    fn decode<R: Response>(kept: &[u8]) -> Option<Result<R, ErrorData>> {
-        match kept.split_first()? {
-            (&Self::RESULT, json) => Some(Ok(R::from_json(json).ok()?)),
-            (&Self::ERROR, json) => Some(Err(serde_json::from_slice(json).ok()?)),
-            _ => None,
-        }
-    }
-}
-
-/// A leg that ends with an error.
-struct Stop {
-    error: ErrorData,
-    outcome: Outcome,
-    /// Whether the round stays open, as the same request need not meet the same end: the fault was ours, or the client can
-    /// declare more, or whoever failed asks for a retry. Whatever else a handler fails with is its reply.
-    reopens: bool,
-}
-
-impl Stop {
-    /// rmcp drops the response to a cancelled request; this is what it drops.
-    fn cancelled() -> Self {
-        let error = ErrorData::internal_error("the request was cancelled", None);
-        Self { error, outcome: Outcome::Cancelled, reopens: true }
-    }
-
-    fn panicked() -> Self {
-        let error = ErrorData::internal_error("the handler panicked", None);
-        Self { error, outcome: Outcome::Panicked, reopens: true }
-    }
-
-    /// Nobody is told to try again what cannot go on.
-    fn for_good(self, orphan: Orphan) -> Self {
-        match orphan {
-            Orphan::Dead if FlowError::is_retry(&self.error) => {
-                ErrorData::internal_error("the call cannot go on: start it again", None).into()
-            }
-            _ => self,
-        }
-    }
-}
-
-impl From<ErrorData> for Stop {
-    fn from(error: ErrorData) -> Self {
-        let reopens = error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY || FlowError::is_retry(&error);
-        Self { outcome: Outcome::Error { code: error.code.0 }, reopens, error }
-    }
-}
-
-impl From<FlowError> for Stop {
-    fn from(error: FlowError) -> Self {
-        ErrorData::from(error).into()
-    }
-}
-
-fn overtaken() -> Stop {
-    FlowError::retry("another instance took the round over").into()
 }
 
 /// A handler that reads the answers as they came does not find content that nobody agreed to.
@@ -725,11 +795,4 @@ fn without_refused_content(mut sent: InputResponses) -> InputResponses {
         }
     }
     sent
-}
-
-fn unavailable(error: LedgerError) -> FlowError {
-    match error {
-        full @ LedgerError::Full { .. } => FlowError::Busy(full),
-        away => FlowError::retry(away),
-    }
 }

@@ -6,4 +6,7 @@ pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod link;
 pub(crate) mod once;
+mod reply;
+pub(crate) mod route;
+mod stop;
 pub(crate) mod view;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -35,6 +36,11 @@ impl Onces {
     pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
         let known = Known { values: values.into_iter().collect(), used: BTreeSet::new() };
         Self { known: Mutex::new(known), span: Some(span) }
+    }
+
+    /// The handler is called again: each name may be used once more.
+    pub(crate) fn called_again(&self) {
+        self.known().used.clear();
     }
 
     /// What the next token carries of them.
@@ -91,7 +97,7 @@ impl View {
         };
         let mut claim = Release { view: self, name, fence };
         match claim.renewed(effect()).await {
-            Ok(value) => claim.settle(&value).await.map(|()| value),
+            Ok(value) => claim.settle(&value).map(|()| value),
             Err(error) => {
                 claim.give_back().await;
                 failed();
@@ -128,11 +134,11 @@ impl View {
         let core = &self.frame.core;
         let keep = Keep { now: core.now(), until: span.deadline_remembered_until() + core.limits.wait };
         let give_up = keep.now + core.limits.wait;
-        let mut bid = Bid { answers: Digest::of_once(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
+        let mut bid = Bid { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
         loop {
             bid.keep.now = core.now();
-            let waiting = match core.ledger.claim(self.once_id(name), bid).await.map_err(FlowError::retry)? {
-                Claimed::Fresh(fence) => return Ok(Turn::Run(Some(fence))),
+            let waiting = match core.claim(self.once_id(name), bid).await.map_err(FlowError::retry)? {
+                Claimed::Fresh { fence, .. } => return Ok(Turn::Run(Some(fence))),
                 Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
                 Claimed::Running(waiting) => waiting,
                 _ => return Err(FlowError::OnceLost { name: name.to_owned() }),
@@ -149,7 +155,11 @@ impl View {
     }
 
     fn once_id(&self, name: &str) -> ClaimId {
-        ClaimId { flow: self.round.flow, what: What::Once(Digest::of_once(name)) }
+        ClaimId { flow: self.round.flow.in_ledger(), what: What::Once(self.once_digest(name)) }
+    }
+
+    fn once_digest(&self, name: &str) -> Digest {
+        Digest::of_once(self.round.flow, name)
     }
 }
 
@@ -187,16 +197,21 @@ impl Release<'_> {
         }
     }
 
-    async fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
+    /// Records the value, and does not wait for the ledger to say so: where it cannot, the effect's key is all that is left,
+    /// should this leg not come to reply, and waiting would change nothing about it.
+    fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
         let View { frame, round, .. } = self.view;
         let json = serde_json::to_string(value).map_err(FlowError::State)?;
         let fits = json.len() <= frame.core.limits.once_bytes;
         if let Some(fence) = self.fence.take() {
             let kept = fits.then(|| json.clone().into_bytes());
-            // A ledger that is away makes the effect's key all that is left, should this leg not come to reply.
-            if let Err(error) = frame.core.ledger.settle(self.view.once_id(self.name), fence, kept).await {
-                tracing::warn!(target: "rounds", %error, name = self.name, "an effect could not be recorded");
-            }
+            let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
+            let (core, name) = (frame.core.clone(), self.name.to_owned());
+            begun(async move {
+                if let Err(error) = core.settle(id, fence, answers, kept, None).await {
+                    tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
+                }
+            });
         }
         frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
         if !fits {
@@ -219,6 +234,15 @@ impl Drop for Release<'_> {
         let (Some(fence), Ok(runtime)) = (self.fence.take(), tokio::runtime::Handle::try_current()) else { return };
         let (core, id) = (self.view.frame.core.clone(), self.view.once_id(self.name));
         runtime.spawn(async move { core.ledger.release(id, fence, Orphan::Free, false).await });
+    }
+}
+
+/// Begins at once, so that nothing that is done after it gets to the ledger before it, and comes to its end by itself.
+fn begun(recording: impl Future<Output = ()> + Send + 'static) {
+    let mut recording = Box::pin(recording);
+    let begun = recording.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    if begun.is_pending() {
+        tokio::spawn(recording);
     }
 }
 

@@ -2,14 +2,15 @@
 
 use std::{any::Any, sync::Arc};
 
-use rmcp::{RoleServer, service::RequestContext};
+use rmcp::{RoleServer, model::InputRequest, service::RequestContext};
 
 use super::frame::Frame;
 use crate::{
     error::FlowError,
-    gate::Peer,
+    gate::{Era, Peer},
     ledger::{ClaimId, What},
-    seal::FlowId,
+    rounds::Legacy,
+    seal::{FlowId, envelope::Kind},
 };
 
 /// One round of one flow. The first leg answers none, and has the number zero.
@@ -21,7 +22,7 @@ pub(crate) struct RoundId {
 
 impl RoundId {
     pub(crate) fn claim(self) -> ClaimId {
-        ClaimId { flow: self.flow, what: What::Round(self.number) }
+        ClaimId { flow: self.flow.in_ledger(), what: What::Round(self.number) }
     }
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
     pub(crate) peer: Peer,
+    /// What is done when the handler asks a client of the legacy era.
+    pub(crate) legacy: Legacy,
     /// What the handler kept, as it wrote it.
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
@@ -45,6 +48,23 @@ pub(crate) struct View {
 struct Carried(Arc<View>);
 
 impl View {
+    /// Whether a handler that is called again for each round can ask: there is a way, and the client declared it.
+    pub(crate) fn can(&self, kind: Kind) -> bool {
+        self.reaches() && self.peer.can(kind)
+    }
+
+    /// Whether this question can be asked by a handler that is called again for each round; if not, why not.
+    pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
+        match self.peer.era == Era::Legacy && self.legacy.pushes().is_none() {
+            true => Err(FlowError::LegacyClient),
+            false => self.peer.permits(kind, request),
+        }
+    }
+
+    fn reaches(&self) -> bool {
+        self.peer.era == Era::Modern || (self.legacy.pushes().is_some() && self.peer.back_channel)
+    }
+
     pub(crate) fn put(self: &Arc<Self>, context: &mut RequestContext<RoleServer>) {
         context.extensions.insert(Carried(self.clone()));
     }

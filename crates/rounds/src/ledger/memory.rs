@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Step};
+use super::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, Step};
 use crate::clock::{BoxFuture, Timestamp};
 
 /// Keeps claims and replies in this process's memory.
@@ -79,6 +79,8 @@ struct Entry {
     claim: Claim,
     /// Wakes those who wait for the reply. There only while somebody waits.
     awaited: Option<Arc<Notify>>,
+    /// What the round's token could not carry. There only until it is settled.
+    spill: Option<Vec<u8>>,
 }
 
 impl Table {
@@ -117,11 +119,11 @@ impl Table {
 }
 
 impl Ledger for MemoryLedger {
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
         let mut table = self.table();
         table.forget_expired(keep.now);
         let admitted = if table.claims.len() < table.limit {
-            table.entry(id, keep);
+            table.entry(id, keep).spill = spill;
             Ok(())
         } else {
             Err(LedgerError::Full { limit: table.limit })
@@ -135,7 +137,7 @@ impl Ledger for MemoryLedger {
         let entry = table.entry(id, bid.keep);
         let now = bid.keep.now;
         let claimed = match entry.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
-            Step::Fresh(fence) => Claimed::Fresh(fence),
+            Step::Fresh(fence) => Claimed::Fresh { fence, spilled: entry.spill.clone() },
             Step::Running => {
                 let awaited = entry.awaited.get_or_insert_default().clone();
                 Claimed::Running(Box::pin(wait(awaited)))
@@ -152,11 +154,25 @@ impl Ledger for MemoryLedger {
         ready(Ok(renewed.unwrap_or(false)))
     }
 
-    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
         let settled = table.change(id, |claim| claim.settle(fence)).unwrap_or(false);
-        if let Some(reply) = reply.filter(|_| settled) {
-            table.replies.insert(id, reply);
+        if settled {
+            if let Some(entry) = table.claims.get_mut(&id) {
+                entry.spill = None;
+            }
+            if let Some(reply) = reply {
+                table.replies.insert(id, reply);
+            }
+            if let Some(Spill { id, keep, state }) = spill {
+                table.entry(id, keep).spill = Some(state);
+            }
         }
         ready(Ok(settled))
     }
@@ -267,24 +283,27 @@ mod tests {
     #[tokio::test]
     async fn when_claims_are_full_new_flows_are_shed_and_open_ones_go_on() {
         let ledger = MemoryLedger::with_limits(2, 1 << 20);
-        ledger.admit(round(1), keep(0, 100)).await.unwrap();
-        ledger.admit(round(2), keep(0, 200)).await.unwrap();
-        let shed = ledger.admit(round(3), keep(0, 200)).await;
+        ledger.admit(round(1), keep(0, 100), None).await.unwrap();
+        ledger.admit(round(2), keep(0, 200), None).await.unwrap();
+        let shed = ledger.admit(round(3), keep(0, 200), None).await;
         assert!(matches!(shed, Err(LedgerError::Full { limit: 2 })));
-        assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh(1))));
-        assert!(matches!(ledger.claim(round(4), bid(0, 300)).await, Ok(Claimed::Fresh(1))), "the next round of a flow");
-        assert!(ledger.admit(round(3), keep(99, 200)).await.is_err(), "no claim goes before its time");
-        assert!(ledger.admit(round(3), keep(200, 300)).await.is_ok());
+        assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+        assert!(
+            matches!(ledger.claim(round(4), bid(0, 300)).await, Ok(Claimed::Fresh { fence: 1, .. })),
+            "the next round of a flow"
+        );
+        assert!(ledger.admit(round(3), keep(99, 200), None).await.is_err(), "no claim goes before its time");
+        assert!(ledger.admit(round(3), keep(200, 300), None).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_claim_at_work_outlives_its_expiry_and_is_forgotten_after_its_lease() {
         let ledger = MemoryLedger::new();
-        assert!(matches!(ledger.claim(round(1), bid(90, 100)).await, Ok(Claimed::Fresh(1))));
-        ledger.admit(round(2), keep(110, 200)).await.unwrap();
+        assert!(matches!(ledger.claim(round(1), bid(90, 100)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+        ledger.admit(round(2), keep(110, 200), None).await.unwrap();
         assert_eq!(ledger.claims(), 2);
-        assert!(ledger.settle(round(1), 1, None).await.unwrap());
-        ledger.admit(round(3), keep(121, 200)).await.unwrap();
+        assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
+        ledger.admit(round(3), keep(121, 200), None).await.unwrap();
         assert_eq!(ledger.claims(), 2);
     }
 
@@ -292,10 +311,10 @@ mod tests {
     async fn the_oldest_reply_goes_first_and_its_claim_stays() {
         let ledger = MemoryLedger::with_limits(10, 20);
         for number in 1..=3 {
-            let Ok(Claimed::Fresh(fence)) = ledger.claim(round(number), bid(0, 100)).await else {
+            let Ok(Claimed::Fresh { fence, .. }) = ledger.claim(round(number), bid(0, 100)).await else {
                 panic!("a new round is free");
             };
-            assert!(ledger.settle(round(number), fence, Some(vec![0; 9])).await.unwrap());
+            assert!(ledger.settle(round(number), fence, Some(vec![0; 9]), None).await.unwrap());
         }
         let again = |number| ledger.claim(round(number), bid(1, 100));
         assert!(matches!(again(1).await, Ok(Claimed::Done(None))), "gone, and not free again");
@@ -304,14 +323,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_round_that_is_over_needs_no_state_any_more() {
+        let ledger = MemoryLedger::new();
+        ledger.admit(round(1), keep(0, 100), Some(vec![0; 9])).await.unwrap();
+        assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { spilled: Some(_), .. })));
+        assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
+        assert_eq!(ledger.table().claims[&round(1)].spill, None);
+    }
+
+    #[tokio::test]
     async fn nothing_is_left_when_all_has_expired() {
         let ledger = MemoryLedger::new();
         for number in 1..=100 {
             let claimed = ledger.claim(round(number), bid(0, u64::from(number))).await;
-            assert!(matches!(claimed, Ok(Claimed::Fresh(1))));
-            ledger.settle(round(number), 1, Some(vec![1, 2, 3])).await.unwrap();
+            assert!(matches!(claimed, Ok(Claimed::Fresh { fence: 1, .. })));
+            ledger.settle(round(number), 1, Some(vec![1, 2, 3]), None).await.unwrap();
         }
-        ledger.admit(round(101), keep(1000, 2000)).await.unwrap();
+        ledger.admit(round(101), keep(1000, 2000), None).await.unwrap();
         let table = ledger.table();
         assert_eq!((table.claims.len(), table.replies.bytes, table.replies.kept.len()), (1, 0, 0));
         assert!(table.expiry.len() == 1 && table.replies.order.len() <= 16);

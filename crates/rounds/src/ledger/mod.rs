@@ -4,6 +4,7 @@
 //! [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
 
 mod memory;
+mod sealed;
 #[cfg(any(test, feature = "test"))]
 pub mod suite;
 
@@ -23,10 +24,16 @@ use crate::{
 /// a store that is away is [`LedgerError::Unavailable`], and the leg is answered with an error that asks for a retry.
 ///
 /// Time comes with each call, so that a ledger needs no clock of its own.
+///
+/// Whatever it is given to keep is sealed under the server's keys, and bound to its place: a ledger reads nothing of what it
+/// keeps, and who can write to its store can forge nothing. Nor are the names its own: the flow's name and the effects' are
+/// digests.
 pub trait Ledger: Send + Sync + 'static {
     /// A new flow is about to hand out its first token. Refuse it with [`LedgerError::Full`] when the claims of all
     /// open flows would no longer fit; a flow that was let in is never refused later.
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>>;
+    ///
+    /// `spill` is what the token could not carry, if there is such a thing. It is given to whoever claims the round.
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>>;
 
     /// A leg wants to answer a round. A round that is not known yet is free.
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
@@ -36,7 +43,16 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// The owner has a reply, which is kept for equal retries; with none (too large to keep) they are refused. False
     /// when the round was taken over: then nothing was recorded, and the reply is not to leave.
-    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>>;
+    ///
+    /// `spill` is what the token in the reply could not carry. It is recorded in the same step, and in no other case. The
+    /// round's own is no longer needed.
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
     /// is true: the owner has to go on for them.
@@ -92,11 +108,27 @@ pub struct Bid {
     pub orphan: Orphan,
 }
 
+/// A state that its token could not carry, and the round that goes on with it.
+#[derive(Debug, Clone)]
+pub struct Spill {
+    /// The round, of the same flow as the one that is settled.
+    pub id: ClaimId,
+    /// How long it is kept.
+    pub keep: Keep,
+    /// The state.
+    pub state: Vec<u8>,
+}
+
 /// What became of a claim.
 #[non_exhaustive]
 pub enum Claimed {
     /// The round is this leg's to run.
-    Fresh(Fence),
+    Fresh {
+        /// Under this fence.
+        fence: Fence,
+        /// What was kept for it because its token could not carry it.
+        spilled: Option<Vec<u8>>,
+    },
     /// An equal leg is at work. The future is ready when that may have changed; until it is dropped, its owner counts
     /// as waiting. Claim again then.
     Running(BoxFuture<'static, ()>),
@@ -111,7 +143,7 @@ pub enum Claimed {
 impl fmt::Debug for Claimed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fresh(fence) => write!(f, "Fresh({fence})"),
+            Self::Fresh { fence, .. } => write!(f, "Fresh({fence})"),
             Self::Running(_) => f.write_str("Running"),
             Self::Done(reply) => write!(f, "Done({})", if reply.is_some() { "kept" } else { "gone" }),
             Self::AnsweredOtherwise => f.write_str("AnsweredOtherwise"),

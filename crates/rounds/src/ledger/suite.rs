@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, What};
+use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, Spill, What};
 use crate::{
     clock::{Clock as _, SystemClock, Timestamp},
     seal::{Digest, FlowId},
@@ -30,6 +30,7 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_released_round_is_free_or_dead(&ledger().await).await;
     a_waiter_is_woken_by_the_outcome(&ledger().await).await;
     an_awaited_round_is_not_released(&ledger().await).await;
+    a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(&ledger().await).await;
     of_many_at_once_one_is_fresh(Arc::new(ledger().await)).await;
 }
 
@@ -64,20 +65,20 @@ async fn claim(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> Claimed {
 
 async fn fresh(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> u32 {
     match claim(ledger, id, bid).await {
-        Claimed::Fresh(fence) => fence,
+        Claimed::Fresh { fence, .. } => fence,
         other => panic!("expected a fresh claim, got {other:?}"),
     }
 }
 
 async fn settle(ledger: &impl Ledger, id: ClaimId, fence: u32, reply: Option<&str>) -> bool {
     let reply = reply.map(|reply| reply.as_bytes().to_vec());
-    ledger.settle(id, fence, reply).await.expect("the ledger is there")
+    ledger.settle(id, fence, reply, None).await.expect("the ledger is there")
 }
 
 async fn a_free_round_is_given_once(ledger: &impl Ledger) {
     let round = round();
     let keep = bid("yes").keep;
-    ledger.admit(round, keep).await.expect("there is room for one flow");
+    ledger.admit(round, keep, None).await.expect("there is room for one flow");
     fresh(ledger, round, bid("yes")).await;
     assert!(matches!(claim(ledger, round, bid("yes")).await, Claimed::Running(_)), "equal answers wait");
     let other = claim(ledger, round, bid("no")).await;
@@ -107,7 +108,7 @@ async fn a_reply_that_was_not_kept_is_gone_and_not_run_again(ledger: &impl Ledge
 async fn rounds_effects_and_flows_are_apart(ledger: &impl Ledger) {
     let first = round();
     let next = ClaimId { what: What::Round(2), ..first };
-    let effect = |name| ClaimId { what: What::Once(Digest::of_once(name)), ..first };
+    let effect = |name| ClaimId { what: What::Once(Digest::of_once(first.flow, name)), ..first };
     for round in [first, next, effect("one"), effect("other"), round()] {
         fresh(ledger, round, bid("yes")).await;
     }
@@ -193,6 +194,35 @@ async fn an_awaited_round_is_not_released(ledger: &impl Ledger) {
     fresh(ledger, round, bid("yes")).await;
 }
 
+async fn a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(ledger: &impl Ledger) {
+    let spilled = async |id, bid| match claim(ledger, id, bid).await {
+        Claimed::Fresh { fence, spilled } => (fence, spilled),
+        other => panic!("expected a fresh claim, got {other:?}"),
+    };
+    let first = round();
+    let keep = bid("yes").keep;
+    ledger.admit(first, keep, Some(b"first".to_vec())).await.expect("there is room for one flow");
+    let (fence, state) = spilled(first, bid("yes")).await;
+    assert_eq!(state.as_deref(), Some(&b"first"[..]));
+    let released = ledger.release(first, fence, Orphan::Free, false).await;
+    assert!(!released.expect("the ledger is there"));
+    let (old, state) = spilled(first, bid("yes")).await;
+    assert_eq!(state.as_deref(), Some(&b"first"[..]), "a retry needs it as well");
+    let (new, state) = spilled(first, bid_at(now() + LEASE, "yes", Orphan::Free)).await;
+    assert_eq!(state.as_deref(), Some(&b"first"[..]), "and whoever takes over");
+
+    let next = ClaimId { what: What::Round(2), ..first };
+    let spill = |state: &[u8]| Some(Spill { id: next, keep, state: state.to_vec() });
+    let late = ledger.settle(first, old, None, spill(b"of one who lost the round")).await;
+    assert!(!late.expect("the ledger is there"));
+    let settled = ledger.settle(first, new, None, spill(b"next")).await;
+    assert!(settled.expect("the ledger is there"));
+    let (_, state) = spilled(next, bid("yes")).await;
+    assert_eq!(state.as_deref(), Some(&b"next"[..]));
+    let (_, state) = spilled(ClaimId { what: What::Round(3), ..first }, bid("yes")).await;
+    assert_eq!(state, None);
+}
+
 async fn of_many_at_once_one_is_fresh(ledger: Arc<impl Ledger>) {
     let round = round();
     let legs: Vec<_> = (0..50)
@@ -201,7 +231,7 @@ async fn of_many_at_once_one_is_fresh(ledger: Arc<impl Ledger>) {
             tokio::spawn(async move {
                 loop {
                     match claim(&*ledger, round, bid("yes")).await {
-                        Claimed::Fresh(fence) => {
+                        Claimed::Fresh { fence, .. } => {
                             tokio::task::yield_now().await;
                             assert!(settle(&*ledger, round, fence, Some("the reply")).await);
                             return true;

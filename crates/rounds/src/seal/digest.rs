@@ -22,9 +22,11 @@ impl Digest {
         }
     }
 
-    /// Of the answers that came with a leg.
-    pub(crate) fn of_answers(answers: &InputResponses) -> Self {
-        Self::of_json("answers", answers)
+    /// Of the answers that came with a leg. A ledger sees it: without the flow's name, which no ledger sees, nobody can check
+    /// a guess by it.
+    pub(crate) fn of_answers(flow: FlowId, answers: &InputResponses) -> Self {
+        let Self(answers) = Self::of_json("answers", answers);
+        Self::of_parts("answered", &[&flow.as_bytes()[..], &answers].concat())
     }
 
     /// Of the name of whoever is calling.
@@ -39,9 +41,14 @@ impl Digest {
         half
     }
 
-    /// Of the name of an effect.
-    pub(crate) fn of_once(name: &str) -> Self {
-        Self::of_parts("once", name.as_bytes())
+    /// Of the name of an effect of one flow, as a ledger sees it.
+    pub(crate) fn of_once(flow: FlowId, name: &str) -> Self {
+        Self::of_parts("once", &[flow.as_bytes(), name.as_bytes()].concat())
+    }
+
+    /// Of a state that is kept in the ledger.
+    pub(crate) fn of_spill(state: &[u8]) -> Self {
+        Self::of_parts("spill", state)
     }
 
     /// Of an effect of one flow: the same whenever it is tried, and known to nobody else.
@@ -70,6 +77,14 @@ impl Digest {
             .chain_update(b"\0")
             .chain_update(content);
         Self(digest.finalize().into())
+    }
+}
+
+impl FlowId {
+    /// The name by which a ledger knows the flow. It says nothing of the flow's own name, which digests and idempotency keys
+    /// are made of.
+    pub(crate) fn in_ledger(self) -> Self {
+        Self::from_bytes(Digest::of_parts("flow", self.as_bytes()).half())
     }
 }
 
@@ -161,6 +176,17 @@ mod tests {
     #[test]
     fn arguments_and_answers_are_apart() {
         let answers = InputResponses::from([("a".to_owned(), json!(1))]);
-        assert_ne!(digest(json!({"a": 1})), Digest::of_answers(&answers));
+        assert_ne!(digest(json!({"a": 1})), Digest::of_answers(FlowId::from_bytes([1; 16]), &answers));
+    }
+
+    #[test]
+    fn what_a_ledger_sees_cannot_be_guessed_without_the_name_of_the_flow() {
+        let (one, other) = (FlowId::from_bytes([1; 16]), FlowId::from_bytes([2; 16]));
+        let answers = InputResponses::from([("a".to_owned(), json!(1))]);
+        assert_ne!(Digest::of_answers(one, &answers), Digest::of_answers(other, &answers));
+        assert_ne!(Digest::of_once(one, "charge"), Digest::of_once(other, "charge"));
+        assert_ne!(Digest::of_once(one, "charge"), Digest::of_effect(one, "charge"), "the key is nobody else's");
+        assert!(one.in_ledger() != one && one.in_ledger() != other.in_ledger());
+        assert_eq!(one.in_ledger(), FlowId::from_bytes([1; 16]).in_ledger());
     }
 }

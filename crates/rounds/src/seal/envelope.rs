@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::digest::Digest;
+use super::digest::{Digest, Fingerprint};
 pub(crate) use crate::kind::{Kind, Method};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
@@ -92,13 +92,98 @@ pub(crate) struct Asked {
 /// How the flow goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resume {
-    /// By calling the handler again, with what was answered so far, the values of its effects (as JSON text, by name) and
-    /// the state it kept.
-    Handler { settled: Vec<(String, Settled)>, onces: Vec<(String, String)>, state: Option<String> },
+    /// By calling the handler again, with what the flow has come to so far.
+    Handler(Kept),
     /// By waking the handler that waits under the flow's name.
     Frame,
     /// By calling the handler again, to go through what it has been through already.
     Journal(Pages),
+    /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
+    /// digest.
+    Spilled(Digest),
+    /// As `Handler`, for a flow in which the library asked on the handler's behalf.
+    Posed(Kept, Posing),
+    /// As `Frame`, on the instance of this name.
+    FrameAt(String),
+}
+
+impl Resume {
+    /// By calling the handler again.
+    pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
+        if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
+    }
+
+    /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
+    pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
+        if matches!(self, Self::Frame | Self::FrameAt(_) | Self::Spilled(_)) {
+            return None;
+        }
+        let state = postcard::to_stdvec(self).expect("an envelope has no type that postcard cannot write");
+        *self = Self::Spilled(Digest::of_spill(&state));
+        Some(state)
+    }
+
+    /// Whether the handler waits somewhere, instead of being called again.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Frame | Self::FrameAt(_))
+    }
+
+    /// How the handler is called again. What was spilled comes from the ledger, and is refused when it is not what was left there.
+    pub(crate) fn again(self, spilled: Option<&[u8]>) -> Result<Again, Refusal> {
+        let resume = match self {
+            Self::Spilled(digest) => {
+                let kept = spilled.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
+                match postcard::take_from_bytes(kept) {
+                    Ok((resume, [])) => resume,
+                    _ => return Err(Refusal::SpillGone),
+                }
+            }
+            other => other,
+        };
+        match resume {
+            Self::Handler(kept) => Ok(Again::Handler(kept, Posing::default())),
+            Self::Posed(kept, posing) => Ok(Again::Handler(kept, posing)),
+            Self::Journal(pages) => Ok(Again::Journal(pages)),
+            Self::Spilled(_) => Err(Refusal::SpillGone),
+            Self::Frame | Self::FrameAt(_) => Err(Refusal::FrameGone),
+        }
+    }
+}
+
+/// How a handler is called again: with what it finds again and what was asked on its behalf, or with its journal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    Handler(Kept, Posing),
+    Journal(Pages),
+}
+
+/// What a handler that is called again finds again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// What was answered so far.
+    pub(crate) settled: Vec<(String, Settled)>,
+    /// The values of its effects, as JSON text, by name.
+    pub(crate) onces: Vec<(String, String)>,
+    /// The state that it kept itself.
+    pub(crate) state: Option<String>,
+}
+
+/// What the library did on a handler's behalf.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posing {
+    /// What it asked.
+    pub(crate) posed: Vec<Posed>,
+    /// What steps came by without asking, as JSON text, by name.
+    pub(crate) known: Vec<(String, String)>,
+}
+
+/// A question that the library asked, so that its answer is not taken for one to another question of the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posed {
+    pub(crate) key: String,
+    pub(crate) question: Fingerprint,
+    /// How often it was asked again, as the answer did not fit.
+    pub(crate) asked_again: u32,
 }
 
 /// An answer of an earlier round. The wire carries the latest round's only.
@@ -177,7 +262,7 @@ mod tests {
                 arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
             },
             asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
-            resume: Resume::Handler { settled: vec![], onces: vec![], state: None },
+            resume: Resume::Handler(Kept::default()),
         }
     }
 
@@ -230,6 +315,26 @@ mod tests {
         let mut next = envelope().to_bytes();
         next[0] = VERSION + 1;
         assert_eq!(Envelope::from_bytes(&next), Err(Refusal::UnknownVersion));
+    }
+
+    #[test]
+    fn a_state_that_spilled_comes_back_as_it_was_and_nothing_else_does() {
+        let resume = envelope().resume;
+        let mut spilled = resume.clone();
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled, Resume::Spilled(Digest::of_spill(&left)));
+        assert_eq!(postcard::to_stdvec(&spilled).unwrap()[0], 3, "its number in the format");
+        assert_eq!(spilled.clone().again(Some(&left)), resume.again(None));
+        assert_eq!(spilled.clone().again(None), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().again(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
+        assert_eq!(spilled.spill(), None, "it spills once");
+        assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
+        // Sealed under the same key for the same place, and still no way to call a handler.
+        for odd in [Resume::Frame, Resume::FrameAt("a".to_owned()), Resume::Spilled(Digest::of_spill(b""))] {
+            let odd = postcard::to_stdvec(&odd).unwrap();
+            let spilled = Resume::Spilled(Digest::of_spill(&odd));
+            assert!(spilled.again(Some(&odd)).is_err());
+        }
     }
 
     /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token

@@ -44,6 +44,8 @@ pub struct Inspected {
     pub journal: Vec<String>,
     /// What the handler kept.
     pub state: Option<String>,
+    /// Whether the state was too large for the token. Then the ledger has what else there is to see.
+    pub spilled: bool,
     pages: Option<Pages>,
 }
 
@@ -57,9 +59,11 @@ impl Inspected {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
+        let spilled = matches!(envelope.resume, Resume::Spilled(_));
         let (waits, settled, onces, state, pages) = match envelope.resume {
-            Resume::Handler { settled, onces, state } => (false, settled, onces, state, None),
-            Resume::Frame => (true, vec![], vec![], None, None),
+            Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
+            Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
+            Resume::Spilled(_) => (false, vec![], vec![], None, None),
             Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
         };
         let settled = settled.into_iter().map(|(key, settled)| {
@@ -86,6 +90,7 @@ impl Inspected {
             onces,
             journal: pages.iter().flat_map(|pages| &pages.entries).map(|entry| format!("{entry:?}")).collect(),
             state,
+            spilled,
             pages,
         })
     }
@@ -130,6 +135,7 @@ impl fmt::Display for Inspected {
         if self.waits {
             writeln!(f, "handler    waits in memory")?;
         }
-        write!(f, "state      {}", self.state.as_deref().unwrap_or("none"))
+        let state = if self.spilled { "in the ledger" } else { self.state.as_deref().unwrap_or("none") };
+        write!(f, "state      {state}")
     }
 }

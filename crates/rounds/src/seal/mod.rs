@@ -1,11 +1,15 @@
 //! Sealing: everything a flow knows, encrypted into `requestState` and bound to the request it belongs to.
 //!
-//! [`KeyRing`] holds the keys, [`token`] the wire format, [`envelope`] what is inside and what it is bound to.
+//! [`KeyRing`] holds the keys, [`token`] the wire format, [`envelope`] what is inside and what it is bound to; [`record`] is
+//! what a ledger keeps.
 //! The format and the reasons for it are written down in `docs/token.md`.
 
+mod cipher;
 pub(crate) mod digest;
 pub(crate) mod envelope;
 mod inspect;
+pub(crate) mod message;
+pub(crate) mod record;
 pub(crate) mod ring;
 pub(crate) mod token;
 

@@ -122,7 +122,8 @@ impl KeyRing {
     /// The keys of this ring for one purpose and audience.
     pub(crate) fn derive(&self, purpose: Purpose, audience: &str) -> DerivedRing {
         let keys: Vec<_> = self.keys.iter().map(|key| DerivedKey::new(key, purpose, audience)).collect();
-        if self.ephemeral {
+        // Only what seals tokens is ever looked for.
+        if self.ephemeral && matches!(purpose, Purpose::State) {
             remember_ephemeral(keys.iter().map(|key| key.id));
         }
         DerivedRing { keys }
@@ -187,12 +188,18 @@ pub enum KeyError {
 pub(crate) enum Purpose {
     /// Sealing `requestState`.
     State,
+    /// Sealing what a ledger keeps.
+    Record,
+    /// Sealing what the instances of a fleet say to each other.
+    Message,
 }
 
 impl Purpose {
     fn label(self) -> &'static [u8] {
         match self {
             Self::State => b"rounds/state/1\0",
+            Self::Record => b"rounds/record/1\0",
+            Self::Message => b"rounds/message/1\0",
         }
     }
 }

@@ -3,34 +3,19 @@
 //! `r1.` and then, as canonical unpadded base64url, key id (8 bytes), nonce (24), ciphertext and tag (16).
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use chacha20poly1305::{
-    XNonce,
-    aead::{Aead, Payload},
-};
 
-use super::ring::{DerivedRing, KeyId, is_ephemeral_of_this_process};
+pub(crate) use super::cipher::Nonce;
+use super::{
+    cipher::{self, Unopened},
+    ring::{DerivedRing, is_ephemeral_of_this_process},
+};
 use crate::refusal::Refusal;
 
 const PREFIX: &str = "r1.";
-const KEY_ID_BYTES: usize = size_of::<KeyId>();
-const NONCE_BYTES: usize = size_of::<Nonce>();
-const HEADER_BYTES: usize = KEY_ID_BYTES + NONCE_BYTES;
-
-/// Random for every token. 24 bytes are enough to draw without ever looking back.
-pub(crate) type Nonce = [u8; 24];
 
 /// Encrypts and authenticates what a token carries.
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> String {
-    let key = ring.sealing();
-    let payload = Payload { msg: plaintext, aad: &associated(key.id) };
-    let ciphertext = key
-        .cipher
-        .encrypt(&XNonce::from(nonce), payload)
-        .expect("a token is far shorter than what the cipher can take");
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + ciphertext.len());
-    bytes.extend_from_slice(&key.id);
-    bytes.extend_from_slice(&nonce);
-    bytes.extend_from_slice(&ciphertext);
+    let bytes = cipher::seal(ring, nonce, PREFIX.as_bytes(), plaintext);
     let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
     token.push_str(PREFIX);
     URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
@@ -45,21 +30,12 @@ pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<
     let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
     // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
-    let (id, rest) = bytes.split_first_chunk::<KEY_ID_BYTES>().ok_or(Refusal::NotAToken)?;
-    let (nonce, ciphertext) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Refusal::NotAToken)?;
-    let key = ring.find(*id).ok_or_else(|| {
-        if is_ephemeral_of_this_process(*id) { Refusal::OtherRoundsOfThisProcess } else { Refusal::UnknownKey }
-    })?;
-    let payload = Payload { msg: ciphertext, aad: &associated(*id) };
-    key.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Refusal::Tampered)
-}
-
-/// What is authenticated beside the ciphertext: everything in front of it but the nonce, which the cipher binds itself.
-fn associated(id: KeyId) -> [u8; PREFIX.len() + KEY_ID_BYTES] {
-    let mut associated = [0; PREFIX.len() + KEY_ID_BYTES];
-    associated[..PREFIX.len()].copy_from_slice(PREFIX.as_bytes());
-    associated[PREFIX.len()..].copy_from_slice(&id);
-    associated
+    cipher::open(ring, PREFIX.as_bytes(), &bytes).map_err(|unopened| match unopened {
+        Unopened::Short => Refusal::NotAToken,
+        Unopened::UnknownKey(id) if is_ephemeral_of_this_process(id) => Refusal::OtherRoundsOfThisProcess,
+        Unopened::UnknownKey(_) => Refusal::UnknownKey,
+        Unopened::Tampered => Refusal::Tampered,
+    })
 }
 
 #[cfg(test)]
@@ -67,7 +43,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::seal::ring::{KeyRing, Purpose};
+    use crate::seal::{
+        cipher::KEY_ID_BYTES,
+        ring::{KeyId, KeyRing, Purpose},
+    };
 
     const LIMIT: usize = 64 * 1024;
 

@@ -242,10 +242,7 @@ impl<T: FormType> Query<T> {
             kind: Kind::Form,
             default_key: Form::default_key::<T>,
             request: Box::new(request),
-            read: |key, content| match Form::of::<T>(key) {
-                Ok(form) => form.read(content),
-                Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
-            },
+            read: read_form,
             refused: None,
         }
     }
@@ -400,6 +397,14 @@ impl<T> std::fmt::Debug for Asking<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let type_ = PhantomData::<T>;
         f.debug_struct("Asking").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
+    }
+}
+
+/// The accepted answer to a form, as the type that was asked for.
+pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, Problem> {
+    match Form::of::<T>(key) {
+        Ok(form) => form.read(content),
+        Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Durable: linear, and on any instance. The handler is run from the top on every leg, and goes through what it has been
 //! through already without doing it again.
 
-use std::{any::Any, marker::PhantomData, sync::Arc, time::SystemTime};
+use std::{marker::PhantomData, sync::Arc, time::SystemTime};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -9,9 +9,9 @@ use rmcp::{
         common::{AsRequestContext, FromContextPart},
         prompt::{IntoGetPromptResult, PromptContext},
         router::prompt::PromptRoute,
-        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
+        tool::{IntoCallToolResult, ToolCallContext, ToolRoute, parse_json_object, schema_for_input},
     },
-    model::{Prompt, Tool},
+    model::{JsonObject, Prompt, Tool},
     schemars::JsonSchema,
     service::RequestContext,
 };
@@ -54,9 +54,11 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds), and
     /// [`FlowError::ServerNotFound`] when it was another server than an `S`.
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
-        let view = View::take(context, "Durable")?;
-        let server =
-            find::<S>(view.server.clone()).ok_or(FlowError::ServerNotFound { wanted: std::any::type_name::<S>() })?;
+        Self::of(View::take(context, "Durable")?)
+    }
+
+    fn of(view: Arc<View>) -> Result<Self, FlowError> {
+        let server = find(&view)?;
         view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into());
         Ok(Self { ask: Ask::of(&view), view, server })
     }
@@ -250,11 +252,12 @@ impl<S> std::fmt::Debug for Durable<S> {
 }
 
 /// The server as the type that a handler is written for: the one that was wrapped, or the one inside of an `Arc` that was.
-fn find<S: Send + Sync + 'static>(wrapped: Arc<dyn Any + Send + Sync>) -> Option<Arc<S>> {
-    match wrapped.downcast::<S>() {
+fn find<S: Send + Sync + 'static>(view: &View) -> Result<Arc<S>, FlowError> {
+    let found = match view.server.clone().downcast::<S>() {
         Ok(server) => Some(server),
         Err(other) => other.downcast::<Arc<S>>().ok().map(|server| (*server).clone()),
-    }
+    };
+    found.ok_or(FlowError::ServerNotFound { wanted: std::any::type_name::<S>() })
 }
 
 /// Makes a tool of a durable handler, as an ordinary route of rmcp: `router.with_route(durable("book", "Book a trip", book))`.
@@ -280,10 +283,14 @@ where
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     let schema = schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool: {why}"));
     ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.request_context, context.arguments);
+        let prepared = prepare::<S>(&context.request_context, "Durable");
+        let arguments = read_arguments(context.arguments);
         Box::pin(async move {
-            let (flow, arguments) = prepared?;
-            handler(flow, arguments).await.into_call_tool_result()
+            let (view, _) = prepared?;
+            match arguments {
+                Ok(arguments) => handler(Durable::of(view)?, arguments).await.into_call_tool_result(),
+                Err(misfit) => misfit.into_call_tool_result(),
+            }
         }) as BoxFuture<'_, _>
     })
 }
@@ -299,22 +306,29 @@ where
 {
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
     PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
-        let prepared = prepare::<S, P>(&context.context, context.arguments);
+        let prepared = prepare::<S>(&context.context, "Durable");
+        let arguments = parse_json_object(context.arguments.unwrap_or_default());
         Box::pin(async move {
-            let (flow, arguments) = prepared?;
-            handler(flow, arguments).await.map_err(ErrorData::from)?.into_get_prompt_result()
+            let (view, _) = prepared?;
+            handler(Durable::of(view)?, arguments?).await.map_err(ErrorData::from)?.into_get_prompt_result()
         }) as BoxFuture<'_, _>
     })
 }
 
-fn prepare<S: Send + Sync + 'static, P: DeserializeOwned>(
+/// What a route needs that is made of functions: the leg, and the server.
+pub(super) fn prepare<S: Send + Sync + 'static>(
     context: &RequestContext<RoleServer>,
-    arguments: Option<rmcp::model::JsonObject>,
-) -> Result<(Durable<S>, P), ErrorData> {
-    let flow = Durable::from_context(context)?;
-    let arguments = serde_json::from_value(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None))?;
-    Ok((flow, arguments))
+    extractor: &'static str,
+) -> Result<(Arc<View>, Arc<S>), ErrorData> {
+    let view = View::take(context, extractor)?;
+    let server = find(&view)?;
+    Ok((view, server))
+}
+
+/// The arguments of such a tool; or why they do not fit, in words, as rmcp does it for other tools: the model reads them, and calls
+/// again.
+pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, FlowError> {
+    parse_json_object(arguments.unwrap_or_default()).map_err(|misfit| FlowError::failed(misfit.message))
 }
 
 /// Questions that are asked together, in one round: tuples of [`Asking`].

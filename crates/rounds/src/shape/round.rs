@@ -13,7 +13,7 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::from_json;
+use super::ask::{from_json, read_form};
 use crate::{
     answer::Received,
     check::Problem,
@@ -116,10 +116,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
 
     /// What was given for the form asked under this key, in this round or an earlier one.
     pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
-        self.read(key, Kind::Form, |content| match Form::of::<T>(key) {
-            Ok(form) => form.read(content),
-            Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
-        })
+        self.read(key, Kind::Form, |content| read_form(key, content))
     }
 
     /// Whether the person agreed to visit the page asked under this key. That they agreed does not mean that they did.
@@ -142,7 +139,8 @@ impl<R: From<InputRequiredResult>> Round<R> {
     }
 
     fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
-        match self.view.frame.answers.get(key, kind) {
+        let received = self.view.frame.answers().get(key, kind);
+        match received {
             None => Given::Missing,
             Some(Received::Declined) => Given::Declined,
             Some(Received::Cancelled) => Given::Cancelled,
@@ -256,7 +254,8 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.round.flow
     }
 
-    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`: name a default, or end the call.
+    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`, unless the server was told to
+    /// [push](crate::Legacy::Push): name a default, end the call, or ask it with an [`Ask`](crate::Ask).
     pub fn era(&self) -> Era {
         self.view.peer.era
     }
@@ -266,7 +265,8 @@ impl<R: From<InputRequiredResult>> Round<R> {
         &self.view.peer.capabilities
     }
 
-    /// Whether the client can be asked with a form. Always false for one of the legacy era, as are those below.
+    /// Whether the client can be asked with a form. False for one of the legacy era, as are those below, unless the server was
+    /// told to [push](crate::Legacy::Push).
     pub fn can_form(&self) -> bool {
         self.can(Kind::Form)
     }
@@ -287,7 +287,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
     }
 
     fn can(&self, kind: Kind) -> bool {
-        self.view.peer.era == Era::Modern && self.view.peer.can(kind)
+        self.view.can(kind)
     }
 }
 

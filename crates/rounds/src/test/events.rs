@@ -61,8 +61,9 @@ impl Events {
 
     /// How often the handler of this tool, prompt or resource ran from the top.
     pub fn runs(&self, target: &str) -> usize {
-        let ran = |recorded: &&Recorded| recorded.target == target && recorded.station == Station::Started;
-        self.all().iter().filter(ran).count()
+        let all = self.all();
+        let times = |station| all.iter().filter(|event| event.target == target && event.station == station).count();
+        times(Station::Started).saturating_sub(times(Station::Withheld))
     }
 
     /// Why legs were refused, in order.

@@ -138,6 +138,7 @@ pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
     let envelope = opened.and_then(|plaintext| Envelope::from_bytes(&plaintext));
     match envelope.unwrap_or_else(|refusal| panic!("the state cannot be opened: {refusal:?}")).resume {
         Resume::Journal(pages) => pages.to_json(),
+        Resume::Spilled(_) => panic!("this state was too large for its token: its journal is in the ledger"),
         _ => panic!("this state has no journal: its handler is not durable"),
     }
 }

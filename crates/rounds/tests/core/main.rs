@@ -17,4 +17,6 @@ mod methods;
 mod once;
 mod principal;
 mod replay;
+mod sealed;
+mod spill;
 mod time;

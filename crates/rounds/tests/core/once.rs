@@ -310,6 +310,28 @@ async fn nothing_happens_while_the_ledger_is_away() {
 }
 
 #[tokio::test]
+async fn nobody_waits_until_an_effect_is_recorded() {
+    let ledger = Faulty::new();
+    ledger.records_no_effect();
+    let stage = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let one = round.once("one", async || turn.effects.have()).await?;
+            let two = round.once("two", async || turn.effects.have()).await?;
+            Reply::text(format!("{one} {two}"))
+        }),
+        |builder| builder.ledger(ledger.clone()),
+    )
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    assert_eq!(accepted.send(&stage.client).await.text(), "0 1");
+    assert_eq!(ledger.given().len(), 3, "both were given to the ledger, and then the reply");
+}
+
+#[tokio::test]
 async fn a_long_effect_is_not_taken_for_lost() {
     let gate = Gate::new();
     let waits = gate.clone();

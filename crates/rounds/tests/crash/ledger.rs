@@ -9,7 +9,7 @@ use std::{
 
 use rounds::{
     BoxFuture, Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -35,11 +35,35 @@ enum SavedWhat {
 
 #[derive(Serialize, Deserialize)]
 enum Step {
-    Admit { now: Timestamp, until: Timestamp },
+    Admit { now: Timestamp, until: Timestamp, spill: Option<Vec<u8>> },
     Claim { answers: Digest, now: Timestamp, until: Timestamp, lease: Duration, dies: bool },
     Renew { fence: Fence, lease_until: Timestamp },
-    Settle { fence: Fence, reply: Option<Vec<u8>> },
+    Settle { fence: Fence, reply: Option<Vec<u8>>, spill: Option<SavedSpill> },
     Release { fence: Fence, dies: bool },
+}
+
+/// What the next round of the same flow begins with.
+#[derive(Serialize, Deserialize)]
+struct SavedSpill {
+    round: u32,
+    now: Timestamp,
+    until: Timestamp,
+    state: Vec<u8>,
+}
+
+impl SavedSpill {
+    fn of(spill: &Spill) -> Self {
+        let Spill { id: ClaimId { what: What::Round(round), .. }, keep: Keep { now, until }, ref state } = *spill
+        else {
+            panic!("a state is spilled for a round: {spill:?}");
+        };
+        Self { round, now, until, state: state.clone() }
+    }
+
+    fn restored(self, flow: FlowId) -> Spill {
+        let id = ClaimId { flow, what: What::Round(self.round) };
+        Spill { id, keep: Keep { now: self.now, until: self.until }, state: self.state }
+    }
 }
 
 impl FileLedger {
@@ -73,13 +97,16 @@ async fn take(memory: &MemoryLedger, line: Line) {
     let id = ClaimId { flow: line.flow, what };
     let orphan = |dies| if dies { Orphan::Dead } else { Orphan::Free };
     match line.step {
-        Step::Admit { now, until } => memory.admit(id, Keep { now, until }).await.unwrap(),
+        Step::Admit { now, until, spill } => memory.admit(id, Keep { now, until }, spill).await.unwrap(),
         Step::Claim { answers, now, until, lease, dies } => {
             let bid = Bid { answers, keep: Keep { now, until }, lease, orphan: orphan(dies) };
             drop(memory.claim(id, bid).await.unwrap());
         }
         Step::Renew { fence, lease_until } => drop(memory.renew(id, fence, lease_until).await.unwrap()),
-        Step::Settle { fence, reply } => drop(memory.settle(id, fence, reply).await.unwrap()),
+        Step::Settle { fence, reply, spill } => {
+            let spill = spill.map(|spill| spill.restored(id.flow));
+            memory.settle(id, fence, reply, spill).await.unwrap();
+        }
         Step::Release { fence, dies } => drop(memory.release(id, fence, orphan(dies), false).await.unwrap()),
     }
 }
@@ -95,11 +122,11 @@ fn append(log: &mut File, id: ClaimId, step: Step) -> Result<(), LedgerError> {
 }
 
 impl Ledger for FileLedger {
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
-            self.memory.admit(id, keep).await?;
-            append(&mut log, id, Step::Admit { now: keep.now, until: keep.until })
+            self.memory.admit(id, keep, spill.clone()).await?;
+            append(&mut log, id, Step::Admit { now: keep.now, until: keep.until, spill })
         })
     }
 
@@ -109,7 +136,7 @@ impl Ledger for FileLedger {
             let Bid { answers, keep: Keep { now, until }, lease, orphan } = bid;
             let claimed = self.memory.claim(id, bid).await?;
             append(&mut log, id, Step::Claim { answers, now, until, lease, dies: orphan == Orphan::Dead })?;
-            if matches!(claimed, Claimed::Fresh(_)) {
+            if matches!(claimed, Claimed::Fresh { .. }) {
                 self.reach("claimed", id);
             }
             Ok(claimed)
@@ -124,12 +151,19 @@ impl Ledger for FileLedger {
         })
     }
 
-    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
             self.reach("settling", id);
-            append(&mut log, id, Step::Settle { fence, reply: reply.clone() })?;
-            let settled = self.memory.settle(id, fence, reply).await;
+            let saved = spill.as_ref().map(SavedSpill::of);
+            append(&mut log, id, Step::Settle { fence, reply: reply.clone(), spill: saved })?;
+            let settled = self.memory.settle(id, fence, reply, spill).await;
             self.reach("settled", id);
             settled
         })
@@ -166,9 +200,9 @@ async fn it_passes_the_suite_and_remembers_after_a_restart() {
     let at = Timestamp::from_millis;
     let keep = Keep { now: at(1), until: at(u64::MAX) };
     let bid = Bid { answers, keep, lease: Duration::from_millis(200), orphan: Orphan::Free };
-    assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Fresh(1))));
+    assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Fresh { fence: 1, .. })));
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Running(_))));
-    assert!(open().await.settle(id, 1, Some(b"the reply".to_vec())).await.unwrap());
+    assert!(open().await.settle(id, 1, Some(b"the reply".to_vec()), None).await.unwrap());
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -118,6 +118,18 @@ async fn in_a_server_that_nobody_wrapped_it_says_what_to_write() {
 }
 
 #[tokio::test]
+async fn arguments_that_do_not_fit_are_told_to_the_model_as_by_any_other_tool() {
+    async fn plain(_flow: Durable<Airline>, trip: Trip) -> Result<String, FlowError> {
+        Ok(trip.to)
+    }
+    let client = Fleet::new().instance(durable("book", "", plain)).await;
+    let leg = client.call("book", json!({"to": 7})).await;
+    assert!(leg.is_tool_error());
+    assert!(leg.text().starts_with("failed to deserialize parameters: "), "{}", leg.text());
+    assert_eq!(client.call("book", json!({"to": "Rome"})).await.text(), "Rome");
+}
+
+#[tokio::test]
 async fn a_failure_that_decides_the_way_is_a_value_and_one_that_is_looked_away_from_diverges() {
     async fn looks_away(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         let charged = flow.try_once("charge", async |_, _| Err::<(), _>(FlowError::failed("the bank is closed"))).await;

@@ -17,7 +17,7 @@ use rmcp::{
 };
 use rounds::{
     Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
     observe::{Outcome, Station},
     test::{Client, Events},
 };
@@ -195,19 +195,25 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
 struct Forgetful(MemoryLedger);
 
 impl Ledger for Forgetful {
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.0.admit(id, keep)
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.0.admit(id, keep, spill)
     }
 
     fn claim(&self, _id: ClaimId, _bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
-        Box::pin(async { Ok(Claimed::Fresh(1)) })
+        Box::pin(async { Ok(Claimed::Fresh { fence: 1, spilled: None }) })
     }
 
     fn renew(&self, _id: ClaimId, _fence: Fence, _until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async { Ok(true) })
     }
 
-    fn settle(&self, _: ClaimId, _: Fence, _: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn settle(
+        &self,
+        _: ClaimId,
+        _: Fence,
+        _: Option<Vec<u8>>,
+        _: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async { Ok(true) })
     }
 

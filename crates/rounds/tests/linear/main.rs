@@ -7,6 +7,7 @@ mod attack;
 mod ending;
 mod http;
 mod legacy;
+mod routed;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};

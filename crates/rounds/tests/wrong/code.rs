@@ -133,3 +133,40 @@ mod wrong {
         ToolRouter::new().with_route(durable("book", "Book a trip", book))
     }
 }
+
+#[cfg(wrong = "no_question")]
+mod wrong {
+    use rmcp::{ErrorData, RoleServer, service::RequestContext};
+    use rounds::Asked;
+
+    use super::*;
+
+    fn read(shop: &Shop, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        let Asked(trip) = Asked::<Trip>::from_context(shop, context)?;
+        Ok(trip.to)
+    }
+}
+
+#[cfg(wrong = "no_step")]
+mod wrong {
+    use rounds::Steps;
+
+    use super::*;
+
+    fn steps() {
+        let _ = Steps::<Shop, Trip>::new("book", "Book a trip").finish(async |_, ()| Ok("booked".to_owned()));
+    }
+}
+
+#[cfg(wrong = "no_finish")]
+mod wrong {
+    use rounds::{Posed, Steps};
+
+    use super::*;
+
+    fn steps() {
+        let _ = Steps::<Shop, Trip>::new("book", "Book a trip")
+            .step::<bool, _, _>("sure", async |_, ()| Ok(Posed::form("Sure?")))
+            .build();
+    }
+}

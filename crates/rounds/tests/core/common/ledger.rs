@@ -7,7 +7,7 @@ use std::{
 
 use rounds::{
     BoxFuture, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
 };
 use tokio::sync::watch;
 
@@ -26,17 +26,27 @@ pub struct Faulty {
     kept: MemoryLedger,
     plan: Arc<Mutex<Plan>>,
     asked: Arc<watch::Sender<HashMap<Step, usize>>>,
+    given: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 #[derive(Default)]
 struct Plan {
     away: HashSet<Step>,
     owner_is_lost: bool,
+    records_no_effect: bool,
+    forges: Option<Forges>,
 }
+
+type Forges = Box<dyn Fn(ClaimId, Vec<u8>) -> Option<Vec<u8>> + Send>;
 
 impl Faulty {
     pub fn new() -> Self {
-        Self { kept: MemoryLedger::new(), plan: Arc::default(), asked: Arc::new(watch::Sender::default()) }
+        Self {
+            kept: MemoryLedger::new(),
+            plan: Arc::default(),
+            asked: Arc::new(watch::Sender::default()),
+            given: Arc::default(),
+        }
     }
 
     /// The same records through a connection of its own, with faults of its own.
@@ -55,6 +65,30 @@ impl Faulty {
     /// The next claim finds that an equal leg has claimed the round just before, whose owner is never heard of again.
     pub fn lose_an_owner(&self) {
         self.plan().owner_is_lost = true;
+    }
+
+    /// It takes the values of effects, and never says that it has.
+    pub fn records_no_effect(&self) {
+        self.plan().records_no_effect = true;
+    }
+
+    /// From now on somebody makes something else of whatever it kept.
+    pub fn forges(&self, forge: impl Fn(ClaimId, Vec<u8>) -> Option<Vec<u8>> + Send + 'static) {
+        self.plan().forges = Some(Box::new(forge));
+    }
+
+    /// All that it was given to keep.
+    pub fn given(&self) -> Vec<Vec<u8>> {
+        self.given.lock().expect("nobody panics with it").clone()
+    }
+
+    /// How many claims it holds.
+    pub fn claims(&self) -> usize {
+        self.kept.claims()
+    }
+
+    fn note<'a>(&self, given: impl IntoIterator<Item = &'a Vec<u8>>) {
+        self.given.lock().expect("nobody panics with it").extend(given.into_iter().cloned());
     }
 
     /// Waits until this was asked of it so many times.
@@ -93,23 +127,46 @@ impl Faulty {
 }
 
 impl Ledger for Faulty {
-    fn admit(&self, id: ClaimId, keep: Keep) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.when_there(Step::Admit, || self.kept.admit(id, keep))
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.note(&spill);
+        self.when_there(Step::Admit, || self.kept.admit(id, keep, spill))
     }
 
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         if std::mem::take(&mut self.plan().owner_is_lost) {
             drop(self.kept.claim(id, bid));
         }
-        self.when_there(Step::Claim, || self.kept.claim(id, bid))
+        let claimed = self.when_there(Step::Claim, || self.kept.claim(id, bid));
+        Box::pin(async move {
+            let claimed = claimed.await?;
+            let plan = self.plan();
+            let forge = |kept: Vec<u8>| {
+                plan.forges.as_ref().map_or_else(|| Some(kept.clone()), |forges| forges(id, kept.clone()))
+            };
+            Ok(match claimed {
+                Claimed::Done(kept) => Claimed::Done(kept.and_then(forge)),
+                Claimed::Fresh { fence, spilled } => Claimed::Fresh { fence, spilled: spilled.and_then(forge) },
+                claimed => claimed,
+            })
+        })
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.when_there(Step::Renew, || self.kept.renew(id, fence, until))
     }
 
-    fn settle(&self, id: ClaimId, fence: Fence, reply: Option<Vec<u8>>) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply))
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        self.note(reply.iter().chain(spill.as_ref().map(|spill| &spill.state)));
+        if self.plan().records_no_effect && matches!(id.what, What::Once(_)) {
+            return Box::pin(std::future::pending());
+        }
+        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply, spill))
     }
 
     fn release(

@@ -1,0 +1,147 @@
+//! The argument: whoever calls the weather tool, over whatever transport, cannot tell in which way it was written. What differs
+//! is what it does to its audit.
+
+use rounds::Era;
+use serde_json::{Value, json};
+
+use crate::wire::Wire;
+
+const SHAPES: [&str; 11] = [
+    "weather_a",
+    "weather_b",
+    "weather_c",
+    "weather_d",
+    "weather_e",
+    "weather_f",
+    "weather_g",
+    "weather_h",
+    "weather_i",
+    "weather_asked",
+    "weather_naive",
+];
+
+/// Those that give a legacy client the default, and ask nothing.
+const DEFAULT_TO_METRIC: [&str; 4] = ["weather_e", "weather_f", "weather_g", "weather_naive"];
+
+/// Those that have their effect once for each leg of a modern client.
+const FOOTGUNS: [&str; 2] = ["weather_b", "weather_naive"];
+
+const QUESTION: &str = "Which units?";
+const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
+const IMPERIAL: &str = "Weather in Tokyo: 72°F, partly cloudy.";
+
+struct Story {
+    /// What a person answers, in turn. Nothing at all can be said by a modern client only, which sends its call again without an
+    /// answer.
+    answers: Vec<Option<Value>>,
+    asked: Vec<&'static str>,
+    text: &'static str,
+}
+
+fn stories(era: Era) -> [Story; 6] {
+    let accept = |content: Value| Some(json!({"action": "accept", "content": content}));
+    let metric = || accept(json!({"units": "metric"}));
+    let once = |answer, text| Story { answers: vec![answer], asked: vec![QUESTION], text };
+    let twice = |answer, again| Story { answers: vec![answer, metric()], asked: vec![QUESTION, again], text: METRIC };
+    [
+        once(metric(), METRIC),
+        once(accept(json!({"units": "imperial"})), IMPERIAL),
+        once(Some(json!({"action": "decline"})), "Cancelled (decline)."),
+        once(Some(json!({"action": "cancel"})), "Cancelled (cancel)."),
+        twice(accept(json!({"units": "kelvin"})), "Which units? (`units` must be one of metric, imperial)"),
+        match era {
+            Era::Legacy => twice(accept(json!({})), "Which units? (`units` is missing)"),
+            _ => twice(None, QUESTION),
+        },
+    ]
+}
+
+#[tokio::test]
+async fn every_shape_is_the_same_to_every_client_over_memory() {
+    for era in [Era::Modern, Era::Legacy] {
+        holds(Wire::memory(era).await).await;
+    }
+}
+
+#[tokio::test]
+async fn every_shape_is_the_same_to_every_client_over_stdio() {
+    for era in [Era::Modern, Era::Legacy] {
+        holds(Wire::stdio(era).await).await;
+    }
+}
+
+#[tokio::test]
+async fn every_shape_is_the_same_to_every_client_over_http() {
+    for era in [Era::Modern, Era::Legacy] {
+        holds(Wire::http(era).await).await;
+    }
+}
+
+/// Plays every story with every shape.
+async fn holds(mut wire: Wire) {
+    for shape in SHAPES {
+        for story in stories(wire.era) {
+            let before = audited(&mut wire, shape).await;
+            let legs = if wire.era == Era::Modern { story.asked.len() + 1 } else { 1 };
+            let defaults = wire.era == Era::Legacy && DEFAULT_TO_METRIC.contains(&shape);
+            let (expected, text) = if defaults { (vec![], METRIC) } else { (story.asked, story.text) };
+            let (asked, ended) = play(&mut wire, shape, story.answers).await;
+            assert_eq!(asked, expected.into_iter().map(question).collect::<Vec<_>>(), "{shape} {:?}", wire.era);
+            assert_eq!(ended["content"], json!([{"type": "text", "text": text}]), "{shape} {:?}", wire.era);
+            assert_ne!(ended["isError"], true, "{shape} {:?}", wire.era);
+            let times = if FOOTGUNS.contains(&shape) { legs } else { 1 };
+            assert_eq!(audited(&mut wire, shape).await - before, times, "{shape} {:?}", wire.era);
+        }
+    }
+}
+
+/// The question, as it has to be on the wire in both eras.
+fn question(message: &str) -> Value {
+    let units = json!({"type": "string", "enum": ["metric", "imperial"], "title": "Units"});
+    json!({"method": "elicitation/create", "params": {
+        "mode": "form",
+        "message": message,
+        "requestedSchema": {"type": "object", "properties": {"units": units}, "required": ["units"]},
+    }})
+}
+
+/// Calls a shape and answers in turn: what was asked, and the result.
+async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec<Value>, Value) {
+    let call = json!({"name": shape, "arguments": {"location": "Tokyo"}});
+    let mut answers = answers.into_iter();
+    let mut asked = Vec::new();
+    wire.request("tools/call", call.clone()).await;
+    loop {
+        let mut message = wire.receive().await;
+        if message.get("method").is_some() {
+            assert_eq!(wire.era, Era::Legacy, "nothing is pushed to a modern client");
+            message["params"].as_object_mut().unwrap().remove("_meta");
+            asked.push(json!({"method": message["method"], "params": message["params"]}));
+            let answer = answers.next().expect("nothing more is asked");
+            wire.send(json!({"jsonrpc": "2.0", "id": message["id"], "result": answer})).await;
+            continue;
+        }
+        let result = &message["result"];
+        if result["resultType"] != "input_required" {
+            return (asked, result.clone());
+        }
+        let requests = result["inputRequests"].as_object().unwrap();
+        assert_eq!(requests.keys().collect::<Vec<_>>(), ["units"]);
+        asked.push(requests["units"].clone());
+        let mut retry = call.clone();
+        retry["requestState"] = result["requestState"].clone();
+        retry["inputResponses"] = match answers.next().expect("nothing more is asked") {
+            Some(answer) => json!({"units": answer}),
+            None => json!({}),
+        };
+        wire.request("tools/call", retry).await;
+    }
+}
+
+async fn audited(wire: &mut Wire, shape: &str) -> usize {
+    wire.request("tools/call", json!({"name": "audit_log", "arguments": {}})).await;
+    let log = wire.receive().await;
+    let entries = &log["result"]["structuredContent"];
+    assert!(entries.is_object(), "{log}");
+    entries[shape].as_u64().unwrap_or(0).try_into().unwrap()
+}

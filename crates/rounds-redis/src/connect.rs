@@ -1,0 +1,141 @@
+//! Connecting: what has to hold of a Redis before claims are trusted to it.
+
+use std::time::Duration;
+
+use redis::{Client, RedisError};
+
+use crate::{
+    connection::{Away, Connection},
+    ledger::RedisLedger,
+};
+
+/// Configures a [`RedisLedger`]. Made by [`RedisLedger::builder`].
+#[derive(Clone)]
+pub struct RedisLedgerBuilder {
+    url: String,
+    prefix: String,
+    timeout: Duration,
+}
+
+impl RedisLedgerBuilder {
+    pub(crate) fn new(url: String) -> Self {
+        Self { url, prefix: "rounds".to_owned(), timeout: Duration::from_secs(1) }
+    }
+
+    /// Puts this and a colon in front of every key: `rounds` by default. Services that share a Redis have one each.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long Redis may take for one call, a reconnection included: a second by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects, and looks whether claims can be trusted to this Redis.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] when the configuration is wrong, Redis cannot be reached, or it is set to evict keys: a claim that is
+    /// evicted lets its token be used again.
+    pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
+        if self.prefix.contains(['{', '}']) {
+            return Err(ConnectError::Prefix { prefix: self.prefix });
+        }
+        if self.timeout.is_zero() {
+            return Err(ConnectError::NoTime);
+        }
+        let client = Client::open(self.url).map_err(ConnectError::Url)?;
+        let connection = Connection::new(client, self.timeout).map_err(ConnectError::Url)?;
+        let memory = connection.info("memory").await.map_err(ConnectError::unreachable)?;
+        check_eviction(&memory)?;
+        Ok(RedisLedger::on(connection, &self.prefix))
+    }
+}
+
+impl std::fmt::Debug for RedisLedgerBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // An address may have a password in it.
+        f.debug_struct("RedisLedgerBuilder")
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no ledger.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address is none that Redis could have.
+    #[error("this is not the address of a Redis")]
+    Url(#[source] RedisError),
+    /// The prefix would move a flow's keys apart in a cluster.
+    #[error("the prefix `{prefix}` has a brace in it, by which a cluster would put all keys on one node")]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// The timeout is zero.
+    #[error("the timeout is zero: Redis could never answer in time")]
+    NoTime,
+    /// Redis cannot be reached.
+    #[error("Redis cannot be reached")]
+    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Redis is set to forget what it was told to keep.
+    #[error(
+        "Redis is set to evict keys when its memory is full (maxmemory-policy {policy}), and a claim that is evicted lets its \
+         token be used again: set maxmemory-policy to noeviction"
+    )]
+    Evicts {
+        /// How it chooses what to forget.
+        policy: String,
+    },
+}
+
+impl ConnectError {
+    fn unreachable(away: Away) -> Self {
+        Self::Unreachable(Box::new(away))
+    }
+}
+
+/// `INFO` tells it on services where `CONFIG` is not allowed. A limit of zero is none, and then nothing is evicted.
+fn check_eviction(memory: &str) -> Result<(), ConnectError> {
+    let field = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let limited = field("maxmemory").is_none_or(|bytes| bytes.trim() != "0");
+    match field("maxmemory_policy").map(str::trim) {
+        Some("noeviction") => Ok(()),
+        Some(policy) if limited => Err(ConnectError::Evicts { policy: policy.to_owned() }),
+        Some(policy) => {
+            tracing::warn!(
+                target: "rounds",
+                policy,
+                "Redis would evict claims if its memory had a limit: set maxmemory-policy to noeviction"
+            );
+            Ok(())
+        }
+        None => {
+            tracing::warn!(target: "rounds", "Redis does not say whether it evicts keys: see that it does not");
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_redis_that_forgets_nothing_is_trusted() {
+        let says = |text: &str| check_eviction(text).map_err(|error| error.to_string());
+        assert_eq!(says("maxmemory:100\r\nmaxmemory_policy:noeviction\r\n"), Ok(()));
+        assert_eq!(says("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n"), Ok(()));
+        for policy in ["allkeys-lru", "volatile-ttl", "volatile-lru", "something-new"] {
+            let said = says(&format!("maxmemory:100\r\nmaxmemory_policy:{policy}\r\n")).unwrap_err();
+            assert!(said.contains(policy) && said.contains("noeviction"), "{said}");
+        }
+        assert!(says("maxmemory_policy:allkeys-lru\r\n").is_err(), "no limit is known");
+    }
+}

@@ -1,0 +1,295 @@
+//! The ledger.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use redis::{FromRedisValue, ScriptInvocation, Value};
+use rounds::{
+    BoxFuture, Timestamp,
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, What},
+};
+use tokio::{sync::Semaphore, time::sleep};
+
+use crate::{
+    connect::{ConnectError, RedisLedgerBuilder},
+    connection::{Away, Connection},
+    scripts,
+    waiting::{Waiter, Waiting},
+};
+
+/// How soon a waiting leg looks whether its claim still runs, first and at last.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+
+/// For how long a waiter counts without having looked. Far longer than it takes until the next look.
+const COUNTS: Duration = Duration::from_secs(3);
+
+/// How many claims that nobody heard of are looked for at once. A Redis that comes back is not to be greeted by more.
+const ABANDONED: usize = 1000;
+
+/// Keeps claims, replies and whatever else is recorded of a flow in Redis, for all instances of a server.
+///
+/// Every step is a script, and one round trip. Clones share the connection.
+///
+/// # When Redis is away
+///
+/// Each call ends within [the timeout](RedisLedgerBuilder::timeout), with an error that makes the leg one that can be tried
+/// again. Nothing is run that could not be claimed. The connection comes back by itself. A claim whose answer was lost on
+/// the way is given back as soon as Redis can be reached.
+///
+/// # What Redis sees
+///
+/// Digests in place of names and answers, times, and sealed bytes. See `docs/claims.md`.
+#[derive(Clone)]
+pub struct RedisLedger {
+    connection: Arc<Connection>,
+    prefix: Arc<str>,
+    /// By what the waiters of this process are known.
+    instance: [u8; 16],
+    waiting: Waiting,
+    /// How many claims that nobody heard of may still be looked for.
+    abandoned: Arc<Semaphore>,
+}
+
+impl RedisLedger {
+    /// Connects with every default, to a server such as `redis://127.0.0.1/`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], as for [`RedisLedgerBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Connects with a configuration.
+    pub fn builder(url: impl Into<String>) -> RedisLedgerBuilder {
+        RedisLedgerBuilder::new(url.into())
+    }
+
+    pub(crate) fn on(connection: Connection, prefix: &str) -> Self {
+        Self {
+            connection: Arc::new(connection),
+            prefix: prefix.into(),
+            instance: random(),
+            waiting: Waiting::default(),
+            abandoned: Arc::new(Semaphore::new(ABANDONED)),
+        }
+    }
+
+    /// The key of a claim. What is in braces is all that a cluster looks at, so that a flow is on one node.
+    fn key(&self, id: ClaimId) -> String {
+        let (prefix, flow) = (&self.prefix, id.flow);
+        match id.what {
+            What::Round(number) => format!("{prefix}:{{{flow}}}:r{number}"),
+            What::Once(name) => format!("{prefix}:{{{flow}}}:e{name:?}"),
+            // A claim of a kind that is not known here has a place of its own as well.
+            other => format!("{prefix}:{{{flow}}}:{other:?}"),
+        }
+    }
+
+    /// Where those who wait for a claim sign up.
+    fn waiters_key(&self, id: ClaimId) -> String {
+        self.key(id) + ":w"
+    }
+
+    async fn call<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, Away> {
+        self.connection.call(call, call).await
+    }
+
+    async fn claim_round(&self, id: ClaimId, bid: Bid) -> Result<Claimed, LedgerError> {
+        let now = bid.keep.now;
+        let claimant: [u8; 16] = random();
+        let mut call = scripts::CLAIM.prepare_invoke();
+        call.key(self.key(id)).key(self.waiters_key(id));
+        call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
+        call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
+        match self.call::<Value>(&call).await {
+            Ok(answer) => Ok(self.claimed(id, answer)?),
+            Err(away) => {
+                // It may have been claimed for nobody. Where too many were, their leases have to lapse.
+                if let Ok(permit) = self.abandoned.clone().try_acquire_owned() {
+                    let abandoning = self.clone().abandon(id, claimant, bid.lease);
+                    tokio::spawn(async move {
+                        abandoning.await;
+                        drop(permit);
+                    });
+                }
+                Err(away.into())
+            }
+        }
+    }
+
+    /// Reads what the script said, to the letter: what is not understood is not a claim.
+    fn claimed(&self, id: ClaimId, answer: Value) -> Result<Claimed, Away> {
+        let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?;
+        if parts.is_empty() {
+            return Err(Away::Garbage);
+        }
+        let word = String::from_redis_value(parts.remove(0)).map_err(|_| Away::Garbage)?;
+        Ok(match (word.as_str(), &mut parts[..]) {
+            ("fresh", [fence, spilled]) => {
+                // As it is: a conversion to a smaller type would cut off what does not fit.
+                let Value::Int(fence) = *fence else { return Err(Away::Garbage) };
+                Claimed::Fresh { fence: fence.try_into().map_err(|_| Away::Garbage)?, spilled: bytes(spilled)? }
+            }
+            ("running", []) => Claimed::Running(Box::pin(self.clone().changed(id, self.waiting.enter(id)))),
+            ("done", [reply]) => Claimed::Done(bytes(reply)?),
+            ("other", []) => Claimed::AnsweredOtherwise,
+            ("dead", []) => Claimed::Dead,
+            _ => return Err(Away::Garbage),
+        })
+    }
+
+    /// Ends when a claim may no longer be running, or Redis cannot tell.
+    async fn changed(self, id: ClaimId, waiter: Waiter) {
+        let mut call = scripts::WAIT.prepare_invoke();
+        call.key(self.key(id)).key(self.waiters_key(id)).arg(&self.instance).arg(COUNTS.as_millis() as u64);
+        let (mut pause, longest) = LOOKS;
+        loop {
+            tokio::select! {
+                () = waiter.woken.notified() => return,
+                () = sleep(pause) => {}
+            }
+            if !matches!(self.call(&call).await, Ok(1)) {
+                return;
+            }
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Gives back what was claimed for somebody who did not learn of it, as soon as Redis can be reached. A call may be on its
+    /// way for long, so it is looked for more than once; when its lease has lapsed it no longer matters.
+    async fn abandon(self, id: ClaimId, claimant: [u8; 16], lease: Duration) {
+        let mut call = scripts::ABANDON.prepare_invoke();
+        call.key(self.key(id)).arg(&claimant);
+        let (mut pause, mut left) = (Duration::from_millis(100), lease);
+        while !left.is_zero() {
+            sleep(pause).await;
+            if matches!(self.call(&call).await, Ok(1)) {
+                self.waiting.wake(id);
+                return;
+            }
+            left = left.saturating_sub(pause);
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+impl fmt::Debug for RedisLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLedger").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Ledger for RedisLedger {
+    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            let mut call = scripts::ADMIT.prepare_invoke();
+            call.key(self.key(id)).arg(millis(keep.now)).arg(kept_until(keep));
+            if let Some(spill) = &spill {
+                call.arg(&spill[..]);
+            }
+            match self.call(&call).await? {
+                1 => Ok(()),
+                _ => Err(Away::Garbage.into()),
+            }
+        })
+    }
+
+    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        Box::pin(self.claim_round(id, bid))
+    }
+
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let mut call = scripts::RENEW.prepare_invoke();
+            call.key(self.key(id)).arg(fence).arg(millis(lease_until));
+            Ok(yes_or_no(self.call(&call).await?)?)
+        })
+    }
+
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let call = |again: bool| {
+                let mut call = scripts::SETTLE.prepare_invoke();
+                call.key(self.key(id)).arg(fence).arg(u8::from(again));
+                call.arg(u8::from(reply.is_some())).arg(reply.as_deref().unwrap_or_default());
+                if let Some(Spill { id, keep, state }) = &spill {
+                    call.key(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
+                }
+                call
+            };
+            let settled = yes_or_no(self.connection.call(&call(false), &call(true)).await?)?;
+            self.waiting.wake(id);
+            Ok(settled)
+        })
+    }
+
+    fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: Orphan,
+        unless_awaited: bool,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            if unless_awaited && self.waiting.is_awaited(id) {
+                return Ok(true);
+            }
+            let mut call = scripts::RELEASE.prepare_invoke();
+            call.key(self.key(id)).key(self.waiters_key(id));
+            call.arg(fence).arg(orphaned(orphan)).arg(u8::from(unless_awaited)).arg(&self.instance);
+            let kept = yes_or_no(self.call(&call).await?)?;
+            if !kept {
+                self.waiting.wake(id);
+            }
+            Ok(kept)
+        })
+    }
+}
+
+fn bytes(value: &mut Value) -> Result<Option<Vec<u8>>, Away> {
+    match std::mem::replace(value, Value::Nil) {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        _ => Err(Away::Garbage),
+    }
+}
+
+fn yes_or_no(answer: i64) -> Result<bool, Away> {
+    match answer {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Away::Garbage),
+    }
+}
+
+fn orphaned(orphan: Orphan) -> &'static str {
+    match orphan {
+        Orphan::Free => "F",
+        // What is not known to be safe to run again is not run again.
+        _ => "X",
+    }
+}
+
+/// Scripts count in doubles, which are exact far beyond any time that a clock tells.
+fn millis(moment: Timestamp) -> u64 {
+    const LARGEST_EXACT: u64 = 1 << 52;
+    moment.as_millis().min(LARGEST_EXACT)
+}
+
+/// A record that is to be kept for ever is kept for a lifetime: Redis has no key that expires later than its clock can tell.
+fn kept_until(keep: Keep) -> u64 {
+    const LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    millis(keep.until.min(keep.now + LIFETIME))
+}
+
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system provides randomness");
+    bytes
+}

@@ -1,0 +1,6 @@
+-- KEYS: claim. ARGV: who claimed it, and never learnt of it. Nothing was run, so it is free.
+local known = redis.call('HMGET', KEYS[1], 's', 'n')
+if known[1] ~= 'R' or known[2] ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 's', 'F')
+redis.call('HDEL', KEYS[1], 'a', 'l', 'n')
+return 1

@@ -1,0 +1,40 @@
+-- KEYS: claim, waiters. ARGV: answers, now, until, lease until, F or X for an orphan, who claims, instance, how long a
+-- waiter counts.
+local answers, now, keep_until, lease_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local orphan, claimant = ARGV[5], ARGV[6]
+local known = redis.call('HMGET', KEYS[1], 's', 'a', 'l', 'n', 'f', 'u')
+local state = known[1] or 'F'
+
+if state == 'D' then
+  if known[2] ~= answers then return {'other'} end
+  return {'done', redis.call('HGET', KEYS[1], 'v')}
+elseif state == 'X' then
+  return {'dead'}
+elseif state == 'R' then
+  if known[4] == claimant then
+    -- The same call once more: its first answer was lost on the way.
+    return {'fresh', tonumber(known[5]), redis.call('HGET', KEYS[1], 'p')}
+  end
+  local lapsed = tonumber(known[3]) <= now
+  if lapsed and orphan == 'X' then
+    redis.call('HSET', KEYS[1], 's', 'X')
+    redis.call('HDEL', KEYS[1], 'a', 'l', 'n')
+    return {'dead'}
+  end
+  if known[2] ~= answers then return {'other'} end
+  if not lapsed then
+    redis.call('ZADD', KEYS[2], text(clock() + tonumber(ARGV[8])), ARGV[7])
+    redis.call('PEXPIRE', KEYS[2], ARGV[8])
+    return {'running'}
+  end
+elseif state ~= 'F' then
+  return redis.error_reply('ERR this is not a claim')
+end
+
+local offset = clock() - now
+keep_until = math.max(keep_until, tonumber(known[6] or 0))
+local fence = redis.call('HINCRBY', KEYS[1], 'f', 1)
+redis.call('HSET', KEYS[1], 's', 'R', 'a', answers, 'l', text(lease_until), 'n', claimant,
+  'u', text(keep_until), 'o', text(offset))
+keep(KEYS[1], math.max(keep_until, lease_until) + offset)
+return {'fresh', fence, redis.call('HGET', KEYS[1], 'p')}

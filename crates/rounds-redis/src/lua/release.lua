@@ -1,0 +1,13 @@
+-- KEYS: claim, waiters. ARGV: fence, F or X for an orphan, 1 to leave it to those who wait, instance.
+if ARGV[3] == '1' then
+  -- Whether somebody waits at the instance that asks, it knows better itself.
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(clock()))
+  redis.call('ZREM', KEYS[2], ARGV[4])
+  if redis.call('ZCARD', KEYS[2]) > 0 then return 1 end
+end
+local known = redis.call('HMGET', KEYS[1], 's', 'f')
+if known[1] == 'R' and known[2] == ARGV[1] then
+  redis.call('HSET', KEYS[1], 's', ARGV[2])
+  redis.call('HDEL', KEYS[1], 'a', 'l', 'n')
+end
+return 0

@@ -1,0 +1,268 @@
+//! Redis away: stopped, started again, or there and silent.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rounds::{
+    ledger::{Claimed, Ledger as _, LedgerError, Orphan},
+    test::Leg,
+};
+use rounds_redis::{ConnectError, RedisLedger};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, UnixStream},
+};
+
+use crate::{
+    Redis, bid, in_time, round,
+    shop::{Shop, client},
+};
+
+#[track_caller]
+fn asks_for_a_retry(leg: &Leg) {
+    let error = leg.error();
+    assert_eq!((&error["code"], &error["data"]), (&json!(-32603), &json!({"reason": "retry"})), "{error}");
+}
+
+#[tokio::test]
+async fn stopped_legs_are_told_to_try_again_nothing_is_run_and_service_resumes_by_itself() {
+    let mut redis = Redis::start();
+    let shop = Shop::new();
+    let client = client(&shop, redis.ledger().await).await;
+    let order = client.call("order", json!({"item": "tea"})).await.asked();
+    let wrap = client.call("wrap", json!({"item": "tea"})).await.asked();
+    let (order, wrap) = (order.accept("size", json!({"size": "xl"})), wrap.accept("size", json!({"size": "xl"})));
+
+    redis.stop();
+    for _ in 0..3 {
+        asks_for_a_retry(&in_time(order.send(&client)).await);
+        asks_for_a_retry(&in_time(wrap.send(&client)).await);
+        asks_for_a_retry(&in_time(client.call("order", json!({"item": "tea"}))).await);
+    }
+    assert_eq!(shop.charges(), 0, "what could not be claimed was not run");
+
+    redis.start_again();
+    let done = in_time(order.send(&client)).await.text();
+    assert_eq!(done, "canary-result xl, canary-value 0, 3000 kept");
+    assert_eq!(in_time(order.send(&client)).await.text(), done);
+    assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl", "its handler waited all the time");
+    assert_eq!(shop.charges(), 1);
+}
+
+#[tokio::test]
+async fn silent_it_holds_nobody_up_for_long_and_what_it_did_for_nobody_is_undone() {
+    let redis = Redis::start();
+    let shop = Shop::new();
+    let timeout = Duration::from_millis(300);
+    let client = client(&shop, redis.builder().timeout(timeout).connect().await.unwrap()).await;
+    // Redis knows all scripts from now on, so that it can do what it is told while nobody listens any more.
+    let first = client.call("wrap", json!({"item": "tea"})).await.asked();
+    first.accept("size", json!({"size": "xl"})).send(&client).await.text();
+    let order = client.call("order", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
+    let wrap = client.call("wrap", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
+
+    redis.pause();
+    let began = Instant::now();
+    asks_for_a_retry(&in_time(order.send(&client)).await);
+    asks_for_a_retry(&in_time(wrap.send(&client)).await);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_eq!(shop.charges(), 0);
+
+    redis.go_on();
+    // It has claimed both rounds now, for legs that are gone. A lease lapses after thirty seconds, and a flow whose handler
+    // waits would be dead then.
+    let began = Instant::now();
+    assert_eq!(in_time(order.send(&client)).await.text(), "canary-result xl, canary-value 0, 3000 kept");
+    assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
+    let mut redis = Redis::start();
+    let ledger = redis.ledger().await;
+    for flow in 1..5 {
+        assert!(matches!(ledger.claim(round(flow, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })), "{flow}");
+        let _: i64 = redis.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+        assert!(ledger.settle(round(flow, 1), 1, None, None).await.unwrap(), "{flow}");
+        redis.stop();
+        redis.start_again();
+    }
+}
+
+/// Passes everything on to Redis and back, until it is cut: what was connected then stays so, and nothing gets through.
+struct Cable {
+    url: String,
+    cut: Arc<AtomicUsize>,
+    leads_to: Arc<Mutex<PathBuf>>,
+    /// How many answers break the connection instead of getting through.
+    loses: Arc<AtomicUsize>,
+}
+
+impl Cable {
+    async fn to(redis: &Redis) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://{}/", listener.local_addr().unwrap());
+        let (leads_to, cut) = (Arc::new(Mutex::new(redis.socket())), Arc::new(AtomicUsize::new(0)));
+        let loses = Arc::new(AtomicUsize::new(0));
+        let (cuts, leading, losing) = (cut.clone(), leads_to.clone(), loses.clone());
+        tokio::spawn(async move {
+            while let Ok((mut here, _)) = listener.accept().await {
+                let (socket, cuts, losing) = (leading.lock().unwrap().clone(), cuts.clone(), losing.clone());
+                tokio::spawn(async move {
+                    let before = cuts.load(Ordering::SeqCst);
+                    let mut there = UnixStream::connect(socket).await.unwrap();
+                    let (mut up, mut down) = ([0; 4096], [0; 4096]);
+                    loop {
+                        let passed = tokio::select! {
+                            read = here.read(&mut up) => (read.unwrap_or(0), true),
+                            read = there.read(&mut down) => (read.unwrap_or(0), false),
+                        };
+                        if cuts.load(Ordering::SeqCst) != before {
+                            std::future::pending::<()>().await;
+                        }
+                        let written = match passed {
+                            (0, _) => return,
+                            (_, false) if losing.swap(0, Ordering::SeqCst) > 0 => return,
+                            (length, true) => there.write_all(&up[..length]).await,
+                            (length, false) => here.write_all(&down[..length]).await,
+                        };
+                        if written.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { url, cut, leads_to, loses }
+    }
+
+    /// Whoever connects from now on comes to another Redis, as when a name has a new address.
+    fn lead_to(&self, redis: &Redis) {
+        *self.leads_to.lock().unwrap() = redis.socket();
+    }
+
+    fn cut(&self) {
+        self.cut.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_comes_back_is_replaced() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let ledger = in_time(connecting).await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    for _ in 0..2 {
+        cable.cut();
+        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.is_err());
+        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    // Redis knows the scripts from now on.
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    assert!(ledger.settle(round(1, 1), 1, None, None).await.unwrap());
+
+    let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    lose_the_next();
+    assert!(in_time(ledger.renew(round(2, 1), 1, bid(9).keep.until)).await.unwrap());
+    lose_the_next();
+    assert!(in_time(ledger.settle(round(2, 1), 1, Some(b"the reply".to_vec()), None)).await.unwrap());
+    lose_the_next();
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
+    assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
+    assert!(!ledger.settle(round(2, 1), 1, None, None).await.unwrap(), "and another call is another");
+}
+
+#[tokio::test]
+async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+    cable.lead_to(&new);
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica takes no claims");
+    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    assert_eq!(new.keys().await.len(), 1);
+}
+
+#[tokio::test]
+async fn every_call_is_bounded() {
+    let redis = Redis::start();
+    let ledger = redis.builder().timeout(Duration::from_millis(200)).connect().await.unwrap();
+    redis.pause();
+    let began = Instant::now();
+    let id = round(1, 1);
+    let silent = [
+        ledger.admit(id, bid(0).keep, None).await.err(),
+        ledger.claim(id, bid(0)).await.err(),
+        ledger.renew(id, 1, bid(0).keep.until).await.err(),
+        ledger.settle(id, 1, None, None).await.err(),
+        ledger.release(id, 1, Orphan::Free, true).await.err(),
+    ];
+    for error in silent {
+        let error = error.expect("it did not happen");
+        assert!(matches!(error, LedgerError::Unavailable(_)), "{error:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_waiter_learns_that_redis_is_gone() {
+    let mut redis = Redis::start();
+    let ledger = redis.builder().timeout(Duration::from_millis(200)).connect().await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    let Ok(Claimed::Running(waiting)) = ledger.claim(round(1, 1), bid(0)).await else { panic!() };
+    redis.stop();
+    in_time(waiting).await;
+    assert!(ledger.claim(round(1, 1), bid(0)).await.is_err());
+}
+
+#[tokio::test]
+async fn there_is_no_ledger_without_redis() {
+    let mut redis = Redis::start();
+    redis.stop();
+    let error = in_time(RedisLedger::connect(&redis.url())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable(_)), "{error:?}");
+    assert!(matches!(RedisLedger::connect("http://x").await, Err(ConnectError::Url(_))));
+    let braces = redis.builder().prefix("a{b").connect().await;
+    assert!(matches!(braces, Err(ConnectError::Prefix { .. })));
+    assert!(matches!(redis.builder().timeout(Duration::ZERO).connect().await, Err(ConnectError::NoTime)));
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_not_trusted_with_claims() {
+    let evicting = Redis::with(&["--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru"]);
+    let error = RedisLedger::connect(&evicting.url()).await.unwrap_err();
+    assert!(matches!(&error, ConnectError::Evicts { policy } if policy == "allkeys-lru"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_new_flows_and_forgets_none() {
+    let redis = Redis::with(&["--maxmemory", "50mb", "--maxmemory-policy", "noeviction"]);
+    let ledger = redis.ledger().await;
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let _: String = redis.ask("CONFIG SET maxmemory 1", &[]).await;
+    assert!(matches!(ledger.admit(round(2, 1), bid(0).keep, None).await, Err(LedgerError::Unavailable(_))));
+    assert!(ledger.claim(round(3, 1), bid(0)).await.is_err());
+    let _: String = redis.ask("CONFIG SET maxmemory 50mb", &[]).await;
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Running(_))));
+    assert_eq!(redis.keys().await.iter().filter(|key| !key.ends_with(":w")).count(), 1, "nothing was half done");
+}

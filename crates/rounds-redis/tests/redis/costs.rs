@@ -1,0 +1,49 @@
+//! What a leg costs: counted by Redis itself.
+
+use serde_json::json;
+
+use crate::{
+    Redis,
+    shop::{Shop, client},
+};
+
+/// How many scripts were called so far, and how many commands came from outside in all.
+async fn counted(redis: &Redis) -> (usize, usize) {
+    let stats: String = redis.ask("INFO commandstats", &[]).await;
+    let calls = |name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+    };
+    let inside = ["eval", "script|load", "evalsha"];
+    (calls("evalsha"), inside.iter().map(|name| calls(name)).sum())
+}
+
+#[tokio::test]
+async fn a_claimed_leg_costs_two_calls_and_two_more_for_each_effect_of_which_one_is_waited_for() {
+    let redis = Redis::start();
+    let shop = Shop::new();
+    let client = client(&shop, redis.ledger().await).await;
+    // Whatever is loaded once is loaded now.
+    for tool in ["order", "wrap"] {
+        let asked = client.call(tool, json!({"item": "tea"})).await.asked();
+        asked.accept("size", json!({"size": "xl"})).send(&client).await.text();
+    }
+
+    let start = counted(&redis).await;
+    let asked = client.call("wrap", json!({"item": "tea"})).await.asked();
+    let opened = counted(&redis).await;
+    assert_eq!((opened.0 - start.0, opened.1 - start.1), (1, 1), "a first leg lets its flow in");
+    let retry = asked.accept("size", json!({"size": "xl"}));
+    retry.send(&client).await.text();
+    let answered = counted(&redis).await;
+    assert_eq!((answered.0 - opened.0, answered.1 - opened.1), (2, 2), "claim and settle");
+    retry.send(&client).await.text();
+    let replayed = counted(&redis).await;
+    assert_eq!(replayed.0 - answered.0, 1, "a retry looks once");
+
+    let asked = client.call("order", json!({"item": "tea"})).await.asked();
+    let opened = counted(&redis).await;
+    asked.accept("size", json!({"size": "xl"})).send(&client).await.text();
+    let answered = counted(&redis).await;
+    assert_eq!(answered.0 - opened.0, 4, "and an effect is claimed and recorded, the latter beside what follows it");
+}

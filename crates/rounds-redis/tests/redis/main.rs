@@ -1,0 +1,46 @@
+//! The ledger on a real Redis, which each test starts for itself.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod away;
+mod claims;
+mod costs;
+mod hostile;
+mod processes;
+mod sealed;
+mod server;
+mod shop;
+mod spill;
+
+use std::time::Duration;
+
+use rounds::{
+    Digest, FlowId, Timestamp,
+    ledger::{Bid, ClaimId, Keep, Orphan, What},
+};
+use server::Redis;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_millis(second * 1000)
+}
+
+fn round(flow: u8, number: u32) -> ClaimId {
+    ClaimId { flow: FlowId::from_bytes([flow; 16]), what: What::Round(number) }
+}
+
+fn digest(byte: u8) -> Digest {
+    serde_json::from_value(serde_json::json!(vec![byte; 32])).unwrap()
+}
+
+/// A claim that is kept for ten minutes, at this second.
+fn bid(now: u64) -> Bid {
+    let keep = Keep { now: at(now), until: at(now + 600) };
+    Bid { answers: digest(1), keep, lease: LEASE, orphan: Orphan::Free }
+}
+
+/// Nothing here may take longer, however wrong it goes.
+async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("this hangs")
+}

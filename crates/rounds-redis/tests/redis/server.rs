@@ -1,0 +1,141 @@
+//! A Redis of its own for each test: a real server, without a disk, gone when the test is.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, FromRedisValue};
+use rounds_redis::{RedisLedger, RedisLedgerBuilder};
+
+const SOCKET: &str = "redis.sock";
+
+pub(crate) struct Redis {
+    directory: PathBuf,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Redis {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With settings such as `--maxmemory 10mb`.
+    pub(crate) fn with(settings: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("rounds-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut redis = Self { directory, settings, process: None };
+        redis.start_again();
+        redis
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.join(SOCKET)
+    }
+
+    /// Starts it where it was before, with nothing in it.
+    pub(crate) fn start_again(&mut self) {
+        let log = self.directory.join("log");
+        let process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(&self.directory)
+            .args(&self.settings)
+            .stdin(Stdio::null())
+            .stdout(File::create(&log).unwrap())
+            .stderr(Stdio::null())
+            .spawn();
+        let process = process.unwrap_or_else(|error| {
+            panic!("cannot start redis-server: {error}. Install Redis 7 or later, or let `cargo xtask test` do it")
+        });
+        let process = self.process.insert(process);
+        let began = Instant::now();
+        let socket = self.directory.join(SOCKET);
+        while !answers(&socket) {
+            let gone = process.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(20);
+            assert!(!gone, "redis-server does not answer: {}", std::fs::read_to_string(log).unwrap());
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // One that has ended already cannot be killed, and need not be.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let _ = std::fs::remove_file(self.socket());
+    }
+
+    /// Lets it take connections and requests, and do nothing about them.
+    pub(crate) fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
+    }
+
+    pub(crate) fn builder(&self) -> RedisLedgerBuilder {
+        RedisLedger::builder(self.url())
+    }
+
+    pub(crate) async fn ledger(&self) -> RedisLedger {
+        self.builder().connect().await.unwrap()
+    }
+
+    /// Asks it directly, as an operator or an intruder would.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &str, arguments: &[&[u8]]) -> T {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut ask = Cmd::new();
+        ask.arg(command.split(' ').collect::<Vec<_>>()).arg(arguments);
+        ask.query_async(&mut connection).await.unwrap()
+    }
+
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.ask("KEYS", &[b"*"]).await;
+        keys.sort();
+        keys
+    }
+
+    /// All that it holds, as it would write it to a disk.
+    pub(crate) async fn dump(&self) -> Vec<u8> {
+        let _: String = self.ask("SAVE", &[]).await;
+        std::fs::read(self.directory.join("dump.rdb")).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn answers(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    let mut answer = [0; 7];
+    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && answer == *b"+PONG\r\n"
+}

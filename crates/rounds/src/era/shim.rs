@@ -1,0 +1,113 @@
+//! The shim: a handler that is called again for each round, at a client of the legacy era. Its questions are asked over the live
+//! connection, and it is called again with the answers, all within the one request that the client knows of.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses},
+    service::RequestContext,
+};
+
+use crate::{
+    answer::Received,
+    error::FlowError,
+    exchange::{Exchange, Response},
+    flow::{
+        frame::{Declared, Question},
+        view::{RoundId, View},
+    },
+    gate::kind_of,
+    observe::Station,
+    seal::envelope::Kind,
+};
+
+/// Calls the handler until it no longer asks.
+///
+/// To be polled in the task in which rmcp handles the request, as every push.
+pub(crate) async fn call<X: Exchange, H: ServerHandler>(
+    handler: &H,
+    mut request: X,
+    mut view: Arc<View>,
+    mut context: RequestContext<RoleServer>,
+) -> Result<X::Response, ErrorData> {
+    let frame = view.frame.clone();
+    loop {
+        view.put(&mut context);
+        frame.event(view.round.number, &Station::Started);
+        let returned = request.clone().call(handler, context.clone()).await;
+        let declared = frame.take_declared();
+        if returned.is_err() && declared.is_some() {
+            frame.event(view.round.number, &Station::Withheld);
+        }
+        let asks = match (returned, declared) {
+            (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
+            (Err(_), Some(Declared::Failed(error))) => return X::Response::failed(error),
+            (returned, _) => match returned?.into_asks() {
+                Ok(asks) if view.legacy.pushes().is_some() => asks,
+                // It is told further on that it cannot ask.
+                Ok(asks) => return Ok(asks.into()),
+                Err(complete) => return Ok(complete),
+            },
+        };
+        // The questions that a handler declares are pushed in any case.
+        let (max_rounds, timeout) =
+            view.legacy.pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
+        if view.round.number >= max_rounds {
+            return X::Response::failed(FlowError::TooManyRounds { limit: max_rounds });
+        }
+        let received = match push(&view, asks.input_requests.unwrap_or_default(), timeout).await {
+            Ok(received) => received,
+            Err(error) => return X::Response::failed(error),
+        };
+        *request.answers() = Some(raw(&received));
+        *request.state() = asks.request_state.clone();
+        frame.answers().receive(received);
+        frame.onces.called_again();
+        let round = RoundId { number: view.round.number + 1, ..view.round };
+        let (peer, server) = (view.peer.clone(), view.server.clone());
+        let (legacy, state, frame) = (view.legacy, asks.request_state, frame.clone());
+        view = Arc::new(View { round, peer, legacy, state, solicited: true, server, frame });
+    }
+}
+
+/// Asks these together, and waits for all.
+async fn push(
+    view: &View,
+    requests: InputRequests,
+    timeout: Duration,
+) -> Result<Vec<(String, Kind, Received)>, FlowError> {
+    let limit = view.frame.core.limits.asks;
+    if requests.len() > limit {
+        return Err(FlowError::TooManyAsks { asks: requests.len(), limit });
+    }
+    let mut asked = Vec::new();
+    for (key, request) in requests {
+        let (kind, message) = (kind_of(&request)?, words(&request));
+        let request = Some(request);
+        let question = Question { key: key.clone(), kind, request, digest: None, message, within: Some(timeout) };
+        asked.push((key, kind, view.frame.open(question, false)?));
+    }
+    let mut received = Vec::new();
+    for (key, kind, opened) in asked {
+        received.push((key, kind, opened.answered().await?));
+    }
+    Ok(received)
+}
+
+fn words(request: &InputRequest) -> String {
+    match request {
+        InputRequest::Elicitation(request) => match &request.params {
+            ElicitRequestParams::FormElicitationParams { message, .. }
+            | ElicitRequestParams::UrlElicitationParams { message, .. } => message.clone(),
+            _ => String::new(),
+        },
+        InputRequest::CreateMessage(_) => "a question to the client's model".to_owned(),
+        _ => "the client's roots".to_owned(),
+    }
+}
+
+/// The answers as a client of the modern era would have sent them, for a handler that reads them there.
+fn raw(received: &[(String, Kind, Received)]) -> InputResponses {
+    received.iter().filter_map(|(key, kind, received)| Some((key.clone(), received.to_raw(*kind)?))).collect()
+}

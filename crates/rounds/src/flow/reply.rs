@@ -1,0 +1,32 @@
+//! What a leg replied, as it is kept for equal legs and sent to other instances.
+
+use rmcp::ErrorData;
+
+use crate::exchange::Response;
+
+/// A reply as a ledger keeps it: a byte that tells results from errors, then JSON.
+pub(super) struct Reply;
+
+impl Reply {
+    const RESULT: u8 = b'r';
+    const ERROR: u8 = b'e';
+
+    /// None when it cannot be written, which is as good as one that is not kept.
+    pub(super) fn encode<R: Response>(reply: Result<&R, &ErrorData>) -> Option<Vec<u8>> {
+        let (tag, json) = match reply {
+            Ok(response) => (Self::RESULT, response.to_json()),
+            Err(error) => (Self::ERROR, serde_json::to_vec(error)),
+        };
+        let mut kept = json.ok()?;
+        kept.insert(0, tag);
+        Some(kept)
+    }
+
+    pub(super) fn decode<R: Response>(kept: &[u8]) -> Option<Result<R, ErrorData>> {
+        match kept.split_first()? {
+            (&Self::RESULT, json) => Some(Ok(R::from_json(json).ok()?)),
+            (&Self::ERROR, json) => Some(Err(serde_json::from_slice(json).ok()?)),
+            _ => None,
+        }
+    }
+}

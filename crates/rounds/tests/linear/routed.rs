@@ -1,0 +1,297 @@
+//! Legs that land on another instance than the one where their handler waits.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rounds::{
+    Ask, BoxFuture, BuildError, FlowError, Inbox, KeyRing, Refusal, Relay, RelayError, Rounds,
+    ledger::MemoryLedger,
+    observe::{Outcome, Station},
+    test::{Client, Clock, Events},
+};
+use serde_json::json;
+
+use super::{Count, Tool, Units};
+
+/// Carries messages within the process, and does whatever a test wants with them.
+#[derive(Clone, Default)]
+struct Hub(Arc<Mutex<Wires>>);
+
+#[derive(Default)]
+struct Wires {
+    inboxes: HashMap<String, Inbox>,
+    /// Instances that are there and hear nothing.
+    deaf: Vec<String>,
+    away: bool,
+    carried: Vec<(String, Vec<u8>)>,
+}
+
+impl Hub {
+    fn wires(&self) -> std::sync::MutexGuard<'_, Wires> {
+        self.0.lock().unwrap()
+    }
+
+    fn at(&self, here: &str) -> Wire {
+        Wire { hub: self.clone(), here: here.to_owned() }
+    }
+}
+
+struct Wire {
+    hub: Hub,
+    here: String,
+}
+
+impl Relay for Wire {
+    fn here(&self) -> &str {
+        &self.here
+    }
+
+    fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
+        let to = to.to_owned();
+        Box::pin(async move {
+            let mut wires = self.hub.wires();
+            if wires.away {
+                return Err(RelayError("the hub is away".into()));
+            }
+            let Some(inbox) = wires.inboxes.get(&to).cloned() else { return Ok(false) };
+            if !wires.deaf.contains(&to) {
+                wires.carried.push((to, message.clone()));
+                drop(wires);
+                inbox.deliver(&message);
+            }
+            Ok(true)
+        })
+    }
+
+    fn open(&self, inbox: Inbox) {
+        self.hub.wires().inboxes.insert(self.here.clone(), inbox);
+    }
+}
+
+/// Two instances of one server, `a` and `b`, that share keys, a ledger and a hub.
+struct Fleet<H> {
+    a: Rounds<H>,
+    b: Rounds<H>,
+    hub: Hub,
+    clock: Clock,
+    events: [Events; 2],
+}
+
+impl<F, Fut> Fleet<Tool<F>>
+where
+    F: Fn(Ask) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
+{
+    fn of(tool: F) -> Self {
+        let (hub, clock, ledger) = (Hub::default(), Clock::new(), MemoryLedger::new());
+        let events = [Events::new(), Events::new()];
+        let instance = |name: &str, events: &Events| {
+            Rounds::builder(Tool(tool.clone()))
+                .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
+                .audience("fleet")
+                .ledger(ledger.clone())
+                .relay(hub.at(name))
+                .clock(clock.clone())
+                .observe(events.clone())
+                .build()
+                .unwrap()
+        };
+        let (a, b) = (instance("a", &events[0]), instance("b", &events[1]));
+        Self { a, b, hub, clock, events }
+    }
+
+    async fn clients(&self) -> (Client, Client) {
+        (Client::modern(self.a.clone()).await, Client::modern(self.b.clone()).await)
+    }
+
+    /// Until the leg of an instance has handed itself over and waits.
+    async fn until_routed(&self, instance: usize) {
+        self.events[instance].until(1, |station| matches!(station, Station::Routed { .. })).await;
+    }
+}
+
+async fn two_questions(ask: Ask) -> Result<String, FlowError> {
+    let units: Units = ask.form("Which units?").await?;
+    let sure = ask.confirm(format!("{units:?}, sure?")).await?;
+    Ok(format!("{units:?} {sure}"))
+}
+
+#[tokio::test]
+async fn a_leg_that_lands_elsewhere_gets_the_next_question_and_the_result() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    let sure = answer.send(&b).await.asked();
+    assert_eq!(sure.message("confirm"), "Metric, sure?");
+    assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(&b).await.text(), "Metric true");
+    assert_eq!((fleet.events[0].runs("weather"), fleet.events[1].runs("weather")), (1, 0));
+    assert!(fleet.events[1].stations().contains(&Station::Routed { to: "a".to_owned() }));
+
+    // Single use holds wherever a leg lands, and so does the same reply.
+    for client in [&a, &b] {
+        assert_eq!(answer.send(client).await.asked().state(), sure.state());
+        units.accept("units", json!({"units": "imperial"})).send(client).await.frozen();
+        assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(client).await.text(), "Metric true");
+    }
+    assert_eq!((fleet.a.waiting(), fleet.b.waiting()), (0, 0));
+}
+
+#[tokio::test]
+async fn nobody_is_connected_to_the_instance_of_a_routed_leg() {
+    let fleet = Fleet::of(|ask: Ask| async move {
+        let here = ask.peer().is_some();
+        let _: Units = ask.form("Which units?").await?;
+        Ok(format!("{here} {}", ask.peer().is_some()))
+    });
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    assert_eq!(units.accept("units", json!({"units": "metric"})).send(&b).await.text(), "true false");
+}
+
+#[tokio::test]
+async fn an_owner_that_is_gone_is_known_at_once() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    fleet.hub.wires().inboxes.remove("a");
+    units.accept("units", json!({"units": "metric"})).send(&b).await.frozen();
+    assert_eq!(fleet.events[1].refusals(), [Refusal::FrameGone]);
+}
+
+#[tokio::test]
+async fn an_owner_that_says_nothing_is_given_up_after_two_seconds() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    fleet.hub.wires().deaf.push("a".to_owned());
+    let sleepers = fleet.clock.sleepers();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    fleet.clock.until_asleep(sleepers + 1).await;
+    fleet.clock.advance(Duration::from_millis(2001));
+    leg.finish().await.frozen();
+}
+
+#[tokio::test]
+async fn an_owner_that_takes_its_time_says_that_it_is_at_it() {
+    let (begun, release) = (Count::default(), Arc::new(tokio::sync::Notify::new()));
+    let fleet = Fleet::of({
+        let (begun, release) = (begun.clone(), release.clone());
+        move |ask: Ask| {
+            let (begun, release) = (begun.clone(), release.clone());
+            async move {
+                let units: Units = ask.form("Which units?").await?;
+                begun.up();
+                release.notified().await;
+                Ok(format!("{units:?}"))
+            }
+        }
+    });
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    begun.reaches(1).await;
+    for _ in 0..10 {
+        let carried = fleet.hub.wires().carried.len();
+        fleet.clock.advance(Duration::from_millis(701));
+        while fleet.hub.wires().carried.len() == carried {
+            tokio::task::yield_now().await;
+        }
+    }
+    release.notify_one();
+    assert_eq!(leg.finish().await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn what_an_owner_replied_before_it_went_is_still_there() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    let sure = answer.send(&a).await.asked();
+    fleet.hub.wires().inboxes.remove("a");
+    assert_eq!(answer.send(&b).await.asked().state(), sure.state());
+    sure.accept("confirm", json!({"confirm": true})).send(&b).await.frozen();
+}
+
+#[tokio::test]
+async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
+    let (begun, dropped) = (Count::default(), Count::default());
+    let fleet = Fleet::of({
+        let (begun, dropped) = (begun.clone(), dropped.clone());
+        move |ask: Ask| {
+            let (begun, dropped) = (begun.clone(), dropped.clone());
+            async move {
+                let _dropped = dropped.on_drop();
+                let _: Units = ask.form("Which units?").await?;
+                begun.up();
+                std::future::pending().await
+            }
+        }
+    });
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    let leg = answer.start(&b).await;
+    begun.reaches(1).await;
+    leg.cancel().await;
+    dropped.reaches(1).await;
+    fleet.events[1].until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
+    answer.send(&a).await.frozen();
+    assert_eq!(begun.get(), 1);
+}
+
+#[tokio::test]
+async fn a_relay_that_is_away_costs_a_retry_and_nothing_else() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    fleet.hub.wires().away = true;
+    assert_eq!(answer.send(&b).await.error()["data"]["reason"], "retry");
+    fleet.hub.wires().away = false;
+    assert_eq!(answer.send(&b).await.asked().keys(), ["confirm"]);
+}
+
+#[tokio::test]
+async fn no_message_can_be_forged_changed_or_sent_elsewhere() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let sure = units.accept("units", json!({"units": "metric"})).send(&b).await.asked();
+    let (inboxes, carried) = {
+        let wires = fleet.hub.wires();
+        (wires.inboxes.clone(), wires.carried.clone())
+    };
+    assert_eq!(carried.len(), 2, "an errand and a report");
+    fleet.events[0].clear();
+    for (to, message) in &carried {
+        for (name, inbox) in &inboxes {
+            let mut changed = message.clone();
+            *changed.last_mut().unwrap() ^= 1;
+            inbox.deliver(&changed);
+            inbox.deliver(&message[..message.len() / 2]);
+            inbox.deliver(b"");
+            if name != to {
+                inbox.deliver(message);
+            }
+        }
+        assert!(!message.windows(6).any(|window| window == b"metric"), "what it says is sealed");
+    }
+    // One that is sent again, as it was, is a retry as any other.
+    fleet.until_routed(1).await;
+    inboxes["a"].deliver(&carried[0].1);
+    fleet.events[0].until(1, |station| *station == Station::Replayed).await;
+    assert_eq!(fleet.events[0].stations(), [Station::Opened, Station::Replayed]);
+    assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(&b).await.text(), "Metric true");
+}
+
+#[test]
+fn a_relay_needs_keys_that_the_fleet_shares() {
+    let tool = Tool(two_questions);
+    let error = Rounds::builder(tool).relay(Hub::default().at("a")).build().unwrap_err();
+    assert!(matches!(error, BuildError::RelayWithoutKeys), "{error}");
+}

@@ -1,0 +1,269 @@
+//! A handler that was written for the modern era, at a client of the legacy era: it is called again with the answers, which came
+//! over the live connection.
+
+use std::time::Duration;
+
+use rmcp::{
+    handler::server::{
+        router::tool::ToolRouter,
+        tool::{InputResponses, RequestState, ToolRoute},
+    },
+    model::{CallToolResponse, ElicitRequest, InputRequest, InputRequests, InputRequiredResult},
+    tool, tool_router,
+};
+use rounds::{
+    Ask, BuildError, Era, FlowError, Given, Legacy, Round, Rounds, by_era, observe::Outcome, test::Client, text,
+};
+use serde_json::{Value, json};
+
+use super::{Shop, Stage, Units, accept};
+
+#[tool_router(router = guards)]
+impl Shop {
+    #[tool]
+    async fn guard(&self, round: Round) -> Result<CallToolResponse, FlowError> {
+        round.once("audit", async || self.count("audit")).await?;
+        self.count("guard");
+        match round.given::<Units>("units") {
+            Given::Accepted(units) => Ok(text(format!("{units:?} {} {:?}", round.number(), round.state::<u8>()?))),
+            Given::Declined => Ok(text("declined")),
+            Given::Cancelled => Ok(text("cancelled")),
+            Given::Missing | Given::Invalid(_) => round.asks().form::<Units>("units", "Which units?").state(&7).send(),
+        }
+    }
+
+    #[tool]
+    async fn endless(&self, round: Round) -> Result<CallToolResponse, FlowError> {
+        self.count("endless");
+        round.ask_form::<bool>("more", format!("More than {}?", round.number()))
+    }
+
+    #[tool]
+    async fn pair(&self, round: Round) -> Result<CallToolResponse, FlowError> {
+        match (round.given::<bool>("one"), round.given::<bool>("two")) {
+            (Given::Accepted(one), Given::Accepted(two)) => Ok(text(format!("{one} {two}"))),
+            _ => round.asks().form::<bool>("one", "One?").form::<bool>("two", "Two?").send(),
+        }
+    }
+
+    #[tool]
+    async fn looks(&self, round: Round) -> String {
+        format!("{} {}", round.can_form(), round.can_url())
+    }
+
+    /// As one writes it with rmcp alone.
+    #[tool]
+    async fn raw(
+        &self,
+        InputResponses(answers): InputResponses,
+        RequestState(state): RequestState,
+    ) -> CallToolResponse {
+        match answers {
+            Some(answers) => text(format!("{} {}", json!(answers), state.unwrap_or_default())),
+            None => {
+                let question: ElicitRequest = serde_json::from_value(json!({
+                    "method": "elicitation/create",
+                    "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+                }))
+                .unwrap();
+                let requests = InputRequests::from([("key".to_owned(), InputRequest::Elicitation(question))]);
+                InputRequiredResult::new(Some(requests), Some("kept".to_owned())).into()
+            }
+        }
+    }
+
+    #[tool]
+    async fn live(&self, ask: Ask) -> Result<String, FlowError> {
+        self.count("live");
+        let units: Units = ask.form("Which units?").await?;
+        Ok(format!("live {units:?}"))
+    }
+}
+
+fn stage(legacy: Legacy) -> Stage {
+    let shop = Shop { tool_router: Shop::guards(), ..Shop::default() };
+    Stage::with(shop, |builder| builder.legacy(legacy))
+}
+
+async fn start(client: &Client, tool: &str) -> rounds::test::InFlight {
+    client.start("tools/call", json!({"name": tool, "arguments": {}})).await
+}
+
+#[tokio::test]
+async fn a_guard_is_called_again_with_what_was_answered_and_its_state_stays_here() {
+    let stage = stage(Legacy::push());
+    let client = stage.legacy().await;
+    let leg = start(&client, "guard").await;
+    let pushed = client.pushed().await.unwrap();
+    assert_eq!(pushed.params()["message"], "Which units?");
+    assert!(!pushed.params().to_string().contains("requestState"), "{}", pushed.params());
+    pushed.answer(accept(json!({"units": "kelvin"}))).await;
+    let again = client.pushed().await.unwrap();
+    assert_eq!(again.params()["message"], "Which units? (`units` must be one of metric, imperial)");
+    again.answer(accept(json!({"units": "imperial"}))).await;
+    assert_eq!(leg.finish().await.text(), "Imperial 2 Some(7)");
+    assert_eq!((stage.counted("guard"), stage.counted("audit")), (3, 1));
+    assert_eq!(stage.events.runs("guard"), 3);
+
+    for (action, told) in [("decline", "declined"), ("cancel", "cancelled")] {
+        let leg = start(&client, "guard").await;
+        client.pushed().await.unwrap().answer(json!({"action": action, "content": {"units": "metric"}})).await;
+        assert_eq!(leg.finish().await.text(), told);
+    }
+    assert_eq!(stage.server.waiting(), 0);
+}
+
+#[tokio::test]
+async fn questions_of_one_round_are_pushed_together() {
+    let client = stage(Legacy::push()).legacy().await;
+    let leg = start(&client, "pair").await;
+    let (one, two) = (client.pushed().await.unwrap(), client.pushed().await.unwrap());
+    two.answer(accept(json!({"two": false}))).await;
+    one.answer(accept(json!({"one": true}))).await;
+    assert_eq!(leg.finish().await.text(), "true false");
+}
+
+#[tokio::test]
+async fn a_guard_that_never_has_enough_is_stopped() {
+    let stage = stage(Legacy::Push { max_rounds: 3, timeout: Duration::from_secs(60) });
+    let client = stage.legacy().await;
+    let leg = start(&client, "endless").await;
+    for round in 0..3 {
+        let pushed = client.pushed().await.unwrap();
+        assert_eq!(pushed.params()["message"], format!("More than {round}?"));
+        pushed.answer(accept(json!({"more": true}))).await;
+    }
+    let ended = leg.finish().await;
+    assert!(ended.is_tool_error() && ended.text().contains("asked 3 times"), "{}", ended.text());
+    assert!(!client.was_pushed().await);
+    assert_eq!(stage.counted("endless"), 4);
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_in_time_ends_the_call() {
+    let stage = stage(Legacy::Push { max_rounds: 3, timeout: Duration::from_secs(60) });
+    let client = stage.legacy().await;
+    let leg = start(&client, "guard").await;
+    let _unanswered = client.pushed().await.unwrap();
+    stage.clock.advance(Duration::from_secs(61));
+    assert_eq!(leg.finish().await.text(), "Nobody answered in time: Which units?");
+    assert_eq!(client.notified("notifications/cancelled").await["params"]["reason"], "the question was withdrawn");
+}
+
+#[tokio::test]
+async fn a_client_that_did_not_sign_up_is_not_pushed_to() {
+    let stage = stage(Legacy::push());
+    let client = Client::connect(stage.server.clone(), Era::Legacy, json!({})).await;
+    assert_eq!(client.call("guard", json!({})).await.error()["code"], -32021);
+    assert!(!client.was_pushed().await);
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_takes_its_question_back() {
+    let stage = stage(Legacy::push());
+    let client = stage.legacy().await;
+    let leg = start(&client, "guard").await;
+    let _unanswered = client.pushed().await.unwrap();
+    leg.cancel().await;
+    client.notified("notifications/cancelled").await;
+    stage.events.until(1, |station| *station == rounds::observe::Station::Ended(Outcome::Cancelled)).await;
+    assert_eq!(stage.counted("guard"), 1);
+}
+
+#[tokio::test]
+async fn a_handler_that_knows_rmcp_alone_is_called_again_as_well() {
+    let client = stage(Legacy::push()).legacy().await;
+    let leg = start(&client, "raw").await;
+    client.pushed().await.unwrap().answer(accept(json!({}))).await;
+    assert_eq!(leg.finish().await.text(), r#"{"key":{"action":"accept","content":{}}} kept"#);
+}
+
+#[tokio::test]
+async fn whether_a_guard_can_ask_depends_on_whether_the_server_pushes() {
+    for (legacy, can) in [(Legacy::Degrade, "false false"), (Legacy::push(), "true true")] {
+        assert_eq!(stage(legacy).legacy().await.call("looks", json!({})).await.text(), can);
+        assert_eq!(stage(legacy).modern().await.call("looks", json!({})).await.text(), "true true");
+    }
+}
+
+#[tokio::test]
+async fn pushing_is_set_for_all_or_for_one() {
+    let shop = Shop { tool_router: Shop::guards(), ..Shop::default() };
+    let stage = Stage::with(shop, |builder| builder.legacy_for("pair", Legacy::push()));
+    let client = stage.legacy().await;
+    assert!(client.call("guard", json!({})).await.text().contains("before 2026-07-28"));
+    assert!(!client.was_pushed().await);
+    let leg = start(&client, "pair").await;
+    for key in ["one", "two"] {
+        client.pushed().await.unwrap().answer(accept(json!({key: true}))).await;
+    }
+    assert_eq!(leg.finish().await.text(), "true true");
+}
+
+#[test]
+fn pushing_that_could_never_work_is_a_mistake_that_is_told() {
+    for legacy in [
+        Legacy::Push { max_rounds: 0, timeout: Duration::from_secs(1) },
+        Legacy::Push { max_rounds: 1, timeout: Duration::ZERO },
+    ] {
+        let error = Rounds::builder(Shop::default()).legacy_for("guard", legacy).build().unwrap_err();
+        assert!(matches!(error, BuildError::Zero { .. }), "{error}");
+    }
+}
+
+fn two_handlers() -> ToolRoute<Shop> {
+    let modern = ToolRoute::new(Shop::guard_tool_attr(), Shop::guard);
+    by_era(modern, ToolRoute::new(Shop::live_tool_attr(), Shop::live))
+}
+
+#[tokio::test]
+async fn one_tool_of_two_handlers_calls_the_one_for_the_clients_era() {
+    let stage = Stage::of(ToolRouter::new().with_route(two_handlers()));
+    let client = stage.modern().await;
+    let asked = client.call("guard", json!({})).await.asked();
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric 1 Some(7)");
+    assert_eq!((stage.counted("guard"), stage.counted("live")), (2, 0));
+
+    let client = stage.legacy().await;
+    let leg = start(&client, "guard").await;
+    client.pushed().await.unwrap().answer(accept(json!({"units": "metric"}))).await;
+    assert_eq!(leg.finish().await.text(), "live Metric");
+    assert_eq!((stage.counted("guard"), stage.counted("live")), (2, 1));
+
+    let tools: Vec<Value> = client.request("tools/list", json!({})).await.result()["tools"].as_array().unwrap().clone();
+    assert_eq!(tools.len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "take different arguments")]
+fn two_handlers_with_different_arguments_make_no_tool() {
+    let mut other = ToolRoute::new(Shop::live_tool_attr(), Shop::live);
+    other.attr.input_schema =
+        std::sync::Arc::new(json!({"type": "object", "required": ["x"]}).as_object().unwrap().clone());
+    let _ = by_era(ToolRoute::new(Shop::guard_tool_attr(), Shop::guard), other);
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn without_a_way_back_the_call_ends_at_once_with_words() {
+    use http_body_util::BodyExt;
+    use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+
+    let router = Shop::guards() + Shop::declared();
+    let stage = Stage::with(Shop { tool_router: router, ..Shop::default() }, |builder| builder.legacy(Legacy::push()));
+    let service = stage.server.streamable_http(StreamableHttpServerConfig::default().with_legacy_session_mode(false));
+    for tool in ["guard", "weather", "live"] {
+        let call =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}});
+        let request = http::Request::post("http://localhost/mcp")
+            .header("host", "localhost")
+            .header("mcp-protocol-version", "2025-11-25")
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(call.to_string())
+            .unwrap();
+        let body = service.handle(request).await.into_body().collect().await.unwrap().to_bytes();
+        let said = String::from_utf8(body.to_vec()).unwrap();
+        assert!(said.contains("\"isError\":true") && said.contains("no way to ask it"), "{tool}: {said}");
+    }
+}

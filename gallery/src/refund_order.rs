@@ -1,0 +1,79 @@
+//! A refund with declared questions: what is asked depends on the order, and on what was answered before.
+
+use rmcp::{handler::server::wrapper::Parameters, schemars, tool, tool_router};
+use rounds::{Answer, Asked, FlowError, Posed, Question};
+use serde::Deserialize;
+
+use crate::{
+    Gallery,
+    orders::{Line, Order},
+};
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(crate) struct Refund {
+    /// The order, as in ORD-7002
+    order_id: String,
+    /// Why
+    reason: String,
+}
+
+// Everything, or one sku. An order of one line leaves no choice.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(crate) struct Scope(String);
+
+impl Question<Gallery> for Scope {
+    type On = Parameters<Refund>;
+
+    fn ask(_gallery: &Gallery, Parameters(refund): Self::On) -> Result<Posed<Self>, FlowError> {
+        let order = Order::find(&refund.order_id)?;
+        let skus: Vec<_> = order.lines.iter().map(|line| line.sku).collect();
+        Ok(match skus[..] {
+            [sku] => Posed::known(Self(sku.to_owned())),
+            _ => Posed::form(format!("Refund everything, or one of {}?", skus.join(", "))),
+        })
+    }
+}
+
+// What is refunded follows from the scope: it is never asked for.
+pub(crate) struct Refunded(&'static [Line]);
+
+impl Question<Gallery> for Refunded {
+    type On = (Parameters<Refund>, Asked<Scope>);
+
+    fn ask(_gallery: &Gallery, (Parameters(refund), Asked(scope)): Self::On) -> Result<Posed<Self>, FlowError> {
+        let sku = Some(scope.0.as_str()).filter(|scope| *scope != "everything");
+        Ok(Posed::known(Self(Order::find(&refund.order_id)?.part(sku)?)))
+    }
+}
+
+// Whether it goes back on the shelf. What is digital has none.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+pub(crate) struct Restock(bool);
+
+impl Question<Gallery> for Restock {
+    type On = Asked<Refunded>;
+
+    fn ask(_gallery: &Gallery, Asked(Refunded(lines)): Self::On) -> Result<Posed<Self>, FlowError> {
+        let physical: Vec<_> = lines.iter().filter(|line| line.physical).map(|line| line.sku).collect();
+        Ok(match physical[..] {
+            [] => Posed::known(Self(false)),
+            _ => Posed::form(format!("Put {} back on the shelf?", physical.join(", "))),
+        })
+    }
+}
+
+#[tool_router(router = refund_order_tools, vis = "pub(crate)")]
+impl Gallery {
+    #[tool(description = "Refunds an order, asking how much of it, and whether it goes back on the shelf")]
+    async fn refund_order(
+        &self,
+        Parameters(Refund { order_id, reason }): Parameters<Refund>,
+        Asked(Refunded(lines)): Asked<Refunded>,
+        Asked(restock): Asked<Answer<Restock>>,
+    ) -> String {
+        self.audit.record("refund_order");
+        let amount: u32 = lines.iter().map(|line| line.price).sum();
+        let restocked = if matches!(restock, Answer::Accepted(Restock(true))) { ", restocked" } else { "" };
+        format!("Refunded {amount} of {order_id} ({reason}){restocked}.")
+    }
+}

@@ -1,0 +1,179 @@
+//! The server that the MCP conformance suite is run against: each tool, prompt and resource that its scenarios name.
+//!
+//! Whatever asks is written in one of the shapes of `rounds`, and all of them are used. The rest is plain rmcp, and goes
+//! through `Rounds` like everything else.
+
+#![expect(deprecated, reason = "SEP-2577 deprecates logs, and clients of the legacy era set a level for them")]
+
+mod asking;
+mod changes;
+mod content;
+mod legacy;
+mod prompts;
+mod resources;
+mod tasks;
+
+use std::io::{self, Write};
+
+use axum::Router;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    handler::server::router::{prompt::PromptRouter, tool::ToolRouter},
+    model::{
+        CancelTaskParams, CompleteRequestParams, CompleteResult, CompletionInfo, GetTaskParams, GetTaskResult,
+        Implementation, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    },
+    prompt_handler,
+    service::{RequestContext, SubscriptionContext},
+    task_manager::TaskManager,
+    tool_handler,
+    transport::streamable_http_server::StreamableHttpServerConfig,
+};
+use rounds::Rounds;
+use tokio::net::TcpListener;
+
+use crate::changes::Changes;
+
+/// Serves on a free port until it is killed. Which port is the first line on stderr.
+#[tokio::main]
+async fn main() -> io::Result<()> {
+    let server = Rounds::new(Conformance::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let mcp = server.streamable_http(StreamableHttpServerConfig::default());
+    writeln!(io::stderr(), "listening on http://{}/mcp", listener.local_addr()?)?;
+    axum::serve(listener, Router::new().route_service("/mcp", mcp)).await
+}
+
+struct Conformance {
+    tool_router: ToolRouter<Self>,
+    prompt_router: PromptRouter<Self>,
+    tasks: TaskManager,
+    changes: Changes,
+}
+
+impl Conformance {
+    fn new() -> Self {
+        Self {
+            tool_router: Self::asking_tools()
+                + Self::durable_tools()
+                + Self::legacy_tools()
+                + Self::content_tools()
+                + Self::schema_tools()
+                + Self::change_tools()
+                + Self::task_tools(),
+            prompt_router: Self::prompt_router(),
+            tasks: TaskManager::new(),
+            changes: Changes::default(),
+        }
+    }
+}
+
+#[tool_handler(router = self.tool_router)]
+#[prompt_handler(router = self.prompt_router)]
+impl ServerHandler for Conformance {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_completions()
+            .enable_tasks()
+            .enable_logging();
+        ServerConfig::new(capabilities.build())
+            .with_server_info(Implementation::new("rounds-conformance", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Ok(CompleteResult::new(CompletionInfo::default()))
+    }
+
+    async fn set_level(
+        &self,
+        _request: SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::listed()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        resources::read(&request.uri).map(Into::into)
+    }
+
+    async fn subscribe(
+        &self,
+        _request: SubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        _request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.changes.tell(&context).await;
+        Ok(())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
+    }
+}

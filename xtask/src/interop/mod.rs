@@ -1,0 +1,197 @@
+//! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients.
+//!
+//! What they need is pinned in `interop/` and installed there when it is not. Nothing is skipped: where it cannot be
+//! installed, the step fails and says what is missing. Each pairing becomes a row of the table in `docs/interop.md`, and
+//! the last step compares the two.
+
+mod install;
+mod peer;
+mod process;
+mod suite;
+mod table;
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    process::Command,
+    rc::Rc,
+    time::Duration,
+};
+
+use self::{
+    install::{Npm, Venv},
+    peer::{Era, Peer, Transport},
+    process::{Log, Server, in_time},
+    table::{Document, Row},
+};
+use crate::step::Step;
+
+/// Who walks through the gallery, what they speak, by which way, and with which script. A further pairing is a further entry.
+const WALKS: [(Peer, Era, Transport, &str); 17] = [
+    (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/byhand.mjs"),
+    (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/byhand.mjs"),
+    (Peer::TypeScript, Era::Legacy, Transport::Http, "typescript/modern.mjs"),
+    (Peer::TypeScript, Era::Legacy, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::TypeScriptLegacy, Era::Legacy, Transport::Http, "typescript/legacy.mjs"),
+    (Peer::TypeScriptLegacy, Era::Legacy, Transport::Stdio, "typescript/legacy.mjs"),
+    (Peer::Python, Era::Modern, Transport::Http, "python/modern.py"),
+    (Peer::Python, Era::Modern, Transport::Stdio, "python/modern.py"),
+    (Peer::Python, Era::Modern, Transport::Http, "python/byhand.py"),
+    (Peer::Python, Era::Modern, Transport::Stdio, "python/byhand.py"),
+    (Peer::Python, Era::Legacy, Transport::Http, "python/modern.py"),
+    (Peer::Python, Era::Legacy, Transport::Stdio, "python/modern.py"),
+    (Peer::PythonLegacy, Era::Legacy, Transport::Http, "python/legacy.py"),
+    (Peer::PythonLegacy, Era::Legacy, Transport::Stdio, "python/legacy.py"),
+    (Peer::Mcpdo, Era::Modern, Transport::Http, "mcpdo/walk.mjs"),
+];
+
+/// Servers that are written with an SDK, and the script in which the SDK's own client walks through each.
+const THEIRS: [(Peer, &str, &str); 2] = [
+    (Peer::TypeScript, "typescript/server.mjs", "typescript/theirs.mjs"),
+    (Peer::Python, "python/server.py", "python/theirs.py"),
+];
+
+/// Far longer than a peer takes, which is a few seconds.
+const LIMIT: Duration = Duration::from_secs(90);
+
+type Work = Box<dyn Fn(&Interop) -> Result<(), String>>;
+
+/// The command that does it all again, and the one that also writes the table down.
+const AGAIN: &str = "xtask interop";
+pub(crate) const WRITE: &str = "xtask interop --write";
+
+/// All pairings, against the programs that an earlier step has built. With `write`, the table is written down and not
+/// compared.
+pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
+    let interop = Rc::new(Interop::new(root, built));
+    let mut steps = Vec::new();
+    let mut step = |doing: String, work: Work| {
+        let interop = interop.clone();
+        steps.push(Step::cargo(doing, AGAIN).by(move || work(&interop)));
+    };
+    step("install the peers from npm".to_owned(), Box::new(|interop| interop.npm.install()));
+    for venv in interop.venvs() {
+        step(format!("install the peer of {}", venv.requirements()), Box::new(move |_| venv.install()));
+    }
+    for args in suite::RUNS {
+        let doing = format!("run the conformance suite, {args}");
+        step(doing, Box::new(move |interop| interop.conform(args)));
+    }
+    for (peer, era, transport, script) in WALKS {
+        let (name, revision) = (peer.name(), era.revision());
+        let doing = format!("let {name} walk through the gallery over {transport} in {revision} ({script})");
+        step(doing, Box::new(move |interop| interop.walk(peer, era, transport, script)));
+    }
+    for (peer, server, script) in THEIRS {
+        for transport in [Transport::Http, Transport::Stdio] {
+            let doing = format!("let {} walk through a server of its own over {transport}", peer.name());
+            step(doing, Box::new(move |interop| interop.warrant(peer, transport, server, script)));
+        }
+    }
+    let doing = if write { "write the table down" } else { "compare the table with what is written down" };
+    step(doing.to_owned(), Box::new(move |interop| interop.tabulate(write)));
+    steps
+}
+
+struct Interop {
+    npm: Npm,
+    folder: PathBuf,
+    document: Document,
+    built: PathBuf,
+    rows: RefCell<Vec<Row>>,
+}
+
+impl Interop {
+    fn new(root: &Path, built: &Path) -> Self {
+        let folder = root.join("interop");
+        Self {
+            npm: Npm::of(&folder),
+            document: Document(root.join("docs/interop.md")),
+            built: built.to_owned(),
+            rows: RefCell::default(),
+            folder,
+        }
+    }
+
+    fn venvs(&self) -> [Venv; 2] {
+        [Venv::of(&self.folder, "requirements.txt"), Venv::of(&self.folder, "requirements-legacy.txt")]
+    }
+
+    /// Runs the conformance suite against the server that was written for it.
+    fn conform(&self, args: &'static str) -> Result<(), String> {
+        let server = Server::start(&mut Command::new(self.built.join("conformance-server")))?;
+        let log = self.log()?;
+        let results = log.path().with_extension("results");
+        let ran = in_time(suite::command(&self.npm, &server.url, args, &results), LIMIT, &log);
+        let checks = suite::read(&results);
+        let result = ran.and_then(|()| checks?.passed()).map_err(|problem| log.with(&problem, server))?;
+        self.row(Peer::Suite, suite::era(args), "HTTP", format!("the server scenarios of `{args}`"), result)
+    }
+
+    /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
+    fn walk(&self, peer: Peer, era: Era, transport: Transport, script: &str) -> Result<(), String> {
+        let mut server = Command::new(self.built.join("rounds"));
+        server.arg("serve").args(match transport {
+            Transport::Http => &["--http", "127.0.0.1:0"][..],
+            Transport::Stdio => &["--stdio"],
+        });
+        let exercised = self.pair(peer.command(self, script), era, transport, server)?;
+        self.row(peer, era.revision(), transport.name(), exercised, "pass".to_owned())
+    }
+
+    /// Lets a client walk through a server that is written with the same SDK. It is no pairing of ours, and shows that a client
+    /// of ours which cannot do it is to blame.
+    fn warrant(&self, peer: Peer, transport: Transport, server: &str, script: &str) -> Result<(), String> {
+        let mut server = peer.command(self, server);
+        if transport == Transport::Stdio {
+            server.arg("stdio");
+        }
+        println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
+        Ok(())
+    }
+
+    /// Runs a client, and gives what it says that it has done. Over stdio it is the client that starts the server.
+    fn pair(&self, mut client: Command, era: Era, transport: Transport, mut server: Command) -> Result<String, String> {
+        let log = self.log()?;
+        client.arg(era.name());
+        match transport {
+            Transport::Http => {
+                let server = Server::start(&mut server)?;
+                client.args(["http", &server.url]);
+                in_time(client, LIMIT, &log).map_err(|problem| log.with(&problem, server))?;
+            }
+            Transport::Stdio => {
+                client.arg("stdio").arg(server.get_program()).args(server.get_args());
+                in_time(client, LIMIT, &log).map_err(|problem| log.alone(&problem))?;
+            }
+        }
+        log.exercised()
+    }
+
+    /// Where the next peer leaves what it prints.
+    fn log(&self) -> Result<Log, String> {
+        Log::new(&self.built.join("interop"), self.rows.borrow().len())
+    }
+
+    fn row(
+        &self,
+        peer: Peer,
+        era: &'static str,
+        transport: &'static str,
+        exercised: String,
+        result: String,
+    ) -> Result<(), String> {
+        println!("{result}: {exercised}");
+        let row = Row { peer: peer.name(), version: peer.version(self)?, era, transport, exercised, result };
+        self.rows.borrow_mut().push(row);
+        Ok(())
+    }
+
+    fn tabulate(&self, write: bool) -> Result<(), String> {
+        let table = table::of(&self.rows.borrow());
+        println!("\n{table}");
+        if write { self.document.write(&table) } else { self.document.compare(&table) }
+    }
+}
