@@ -1,4 +1,4 @@
-//! Durations as people type them: `90s`, `10m`, `1h`, `250ms`.
+//! Durations as people type them: `90s`, `10m`, `1h`, `250ms`; and as they are told them.
 
 use std::time::Duration;
 
@@ -19,6 +19,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, Unreadable> {
         _ => return Err(Unreadable::UnknownUnit { unit: unit.to_owned() }),
     };
     seconds.map(Duration::from_secs).ok_or(Unreadable::TooLong)
+}
+
+/// A duration for people: whole seconds, and its two largest units.
+pub(crate) fn rough(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let first = units.iter().position(|(count, _)| *count > 0).unwrap_or(units.len() - 1);
+    let told = units.iter().skip(first).take(2).enumerate().filter(|(at, (count, _))| *at == 0 || *count > 0);
+    told.map(|(_, (count, unit))| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Why a text is no duration.
@@ -42,6 +51,14 @@ mod tests {
     fn a_number_with_a_unit_is_a_duration() {
         for (text, millis) in [("250ms", 250), ("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("0s", 0)] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn people_are_told_the_two_largest_units() {
+        for (seconds, told) in [(0, "0s"), (59, "59s"), (600, "10m"), (605, "10m 5s"), (7_201, "2h"), (90_000, "1d 1h")]
+        {
+            assert_eq!(rough(Duration::from_secs(seconds)), told);
         }
     }
 

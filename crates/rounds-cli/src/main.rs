@@ -1,10 +1,23 @@
-//! `rounds`: a tour, a server to talk to, keys, and a look into tokens.
+//! `rounds`: a tour, a server to talk to, a client for any server, keys, and a look into tokens.
 
+mod answering;
+mod answers;
+mod call;
 mod colour;
+mod connection;
+mod conversation;
 mod duration;
+mod halt;
 mod keys;
+mod pair;
 mod person;
+mod reason;
+mod resume;
+mod saved;
 mod serve;
+mod show;
+mod status;
+mod terminal;
 mod tour;
 
 use std::{
@@ -22,22 +35,25 @@ use crate::colour::Paint;
 
 fn main() -> ExitCode {
     match run(Cli::parse().command.unwrap_or(Command::Tour)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             // Where stderr is closed there is nobody to tell.
             let _ = writeln!(io::stderr(), "rounds: {}", Sentence(&failure));
-            ExitCode::FAILURE
+            failure.code()
         }
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Tour => print(&block_on(tour::tell(Paint::on(&io::stdout())))??),
-        Command::Serve(options) => block_on(serve::serve(options))?,
-        Command::Keygen => print(&keys::generate()?),
-        Command::Open(token) => print(&keys::open(&token)?),
+        Command::Tour => print(&block_on(tour::tell(Paint::on(&io::stdout())))??)?,
+        Command::Serve(options) => block_on(serve::serve(options))??,
+        Command::Call(options) => return block_on(call::call(*options))?,
+        Command::Resume(options) => return block_on(resume::resume(*options))?,
+        Command::Keygen => print(&keys::generate()?)?,
+        Command::Open(token) => print(&keys::open(&token)?)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Ask your user a question in the middle of an MCP tool call, and go on where you stopped.
@@ -54,6 +70,8 @@ const EXAMPLES: &str = "\
 Examples:
   rounds                                      the tour
   rounds serve --http 127.0.0.1:8000          a server to send requests to
+  rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
+                                              call it, and be asked
   rounds keygen > keys                        a key that several servers can share
   rounds serve --stdio --key-file keys        for a client that starts its servers itself
   rounds open r1.AAAA... --key-file keys      what is in a requestState
@@ -76,6 +94,20 @@ enum Command {
     /// (default: warn).
     #[command(verbatim_doc_comment, after_help = serve::EXAMPLE, after_long_help = serve::EXAMPLES)]
     Serve(serve::Options),
+    /// Call a tool, a prompt or a resource of any MCP server, and answer what it asks
+    ///
+    /// On a terminal you are shown who asks, what, and for how long; you fill in the form, review it, and send,
+    /// decline or cancel it. Elsewhere, or with --answer, --answers or --decline, nobody is asked: an answer
+    /// that does not fit is not sent, and a question without an answer is an error. With --save the call stops
+    /// at its first question and waits in a file. Results go to stdout, everything else to stderr.
+    #[command(verbatim_doc_comment, after_help = call::EXAMPLES)]
+    Call(Box<call::Options>),
+    /// Go on with a call that was saved, here or elsewhere, now or tomorrow
+    ///
+    /// The file has the server's address, the questions and the server's state, and no credentials. The call
+    /// goes to the server that asked, and to no other.
+    #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
+    Resume(Box<resume::Options>),
     /// Print a new key: 32 random bytes in hex
     ///
     /// A key file has one such key a line. The first seals, all of them open, so a key is replaced by adding
@@ -115,9 +147,47 @@ enum Failure {
     Randomness(#[from] getrandom::Error),
     #[error("cannot {doing}")]
     Io { doing: &'static str, source: io::Error },
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot read {file}")]
+    Read { file: String, source: io::Error },
+    #[error("{file} is no object of answers by question")]
+    NoAnswers { file: String, source: serde_json::Error },
+    #[error("{file} is no saved call")]
+    NotSaved { file: String, source: saved::NotSaved },
+    #[error("cannot start {program}")]
+    Start { program: String, source: io::Error },
+    #[error("cannot connect to {to}: {why}")]
+    Connect { to: String, why: String },
+    #[error("the connection was lost: {0}")]
+    Lost(String),
+    #[error("{to} has ended without a word of MCP: {status}")]
+    Ended { to: String, status: std::process::ExitStatus },
+    #[error("{to} does not say who it is")]
+    Silent { to: String },
+    #[error("{}", terminal::clean::line(&.0.to_string()))]
+    Call(#[source] Box<rounds::client::DriveError>),
+    #[error("{0}")]
+    NotAnswered(String),
+    #[error("the server no longer accepts this call: it has expired, or was answered before; {0}")]
+    Refused(String),
+    #[error("the time to answer this call is over; {0}")]
+    Expired(String),
+    #[error("the tool failed: {0}")]
+    Tool(String),
+    #[error("stopped; the question was neither answered nor declined")]
+    Interrupted,
 }
 
 impl Failure {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(2),
+            Self::Interrupted => ExitCode::from(130),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
     fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, source }
     }
@@ -136,7 +206,8 @@ impl fmt::Display for Sentence<'_> {
         f.write_str(&said)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            let words = error.to_string();
+            // It may have the words of a server in it.
+            let words = terminal::clean::short(&error.to_string(), 400);
             // Some errors speak with the words of their cause, and name the cause as well.
             if !said.ends_with(&words) {
                 write!(f, ": {words}")?;

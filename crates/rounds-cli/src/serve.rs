@@ -33,7 +33,10 @@ pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000
 pub(crate) const EXAMPLES: &str = r#"Example:
   rounds serve --http 127.0.0.1:8000
 
-and from another terminal the first leg of a flow:
+and from another terminal a flow, with you as its user:
+  rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
+
+or its first leg, by hand:
   curl -s http://127.0.0.1:8000/mcp -H 'content-type: application/json' \
     -H 'accept: application/json, text/event-stream' -H 'mcp-protocol-version: 2026-07-28' \
     -H 'mcp-method: tools/call' -H 'mcp-name: weather_e' -d '{"jsonrpc": "2.0", "id": 1,

@@ -147,7 +147,8 @@ fn next_command(story: &mut Story, began: Instant) {
     story.heading("4  Next: talk to it yourself");
     let program = std::env::args().next().unwrap_or_else(|| "rounds".to_owned());
     story.line(&story.paint.bold(&format!("{program} serve --http 127.0.0.1:8000")));
-    story.line(&story.paint.dim(&format!("`{program} serve --help` has a request to send to it")));
+    story.line(&story.paint.dim("and from another terminal, to be asked:"));
+    story.line(&story.paint.bold(&format!("{program} call http://127.0.0.1:8000/mcp weather_h location=Tokyo")));
     story.line("");
     story.line(&story.paint.dim(&format!("All of this happened in the last {} ms.", began.elapsed().as_millis())));
 }

@@ -2,15 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
+mod call;
+mod call_bad;
 mod help;
 mod invariant;
 mod keys;
 mod legacy;
 mod linear;
 mod process;
+mod raw;
 mod request;
+mod resume;
+mod screen;
 mod serve_http;
 mod serve_stdio;
 mod stop;
+mod terminal;
+mod terminal_legacy;
 mod tour;
 mod wire;

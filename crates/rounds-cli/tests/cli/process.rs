@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// Far longer than anything here takes, also on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
     timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
@@ -24,7 +24,7 @@ pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
 /// `rounds` with these arguments, in an environment that changes neither its logs nor its colours.
 pub(crate) fn rounds(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
-    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").kill_on_drop(true);
+    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env_remove("ROUNDS_BEARER").kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -125,6 +125,15 @@ impl Server {
     }
 }
 
+/// An address on which nobody listens, and that nobody is given by chance: it is below the ports for port 0.
+pub(crate) fn nobodys_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let ours = 20_000 + std::process::id() % 1_000 * 10;
+    let ports = || ours + NEXT.fetch_add(1, Ordering::Relaxed) % 10;
+    let mut free = std::iter::repeat_with(ports).take(10).map(|port| format!("127.0.0.1:{port}"));
+    free.find(|address| std::net::TcpListener::bind(address).is_ok()).expect("a port that nobody uses")
+}
+
 /// Sends a signal by name, with the shell, as the standard library cannot.
 pub(crate) async fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id().expect("the process is running"));
@@ -136,11 +145,16 @@ pub(crate) struct Written(PathBuf);
 
 impl Written {
     pub(crate) fn new(text: &str) -> Self {
+        let written = Self::nothing();
+        fs::write(&written.0, text).unwrap();
+        written
+    }
+
+    /// A place for a file that is not there yet.
+    pub(crate) fn nothing() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::write(&path, text).unwrap();
-        Self(path)
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 
     /// A key file with one key, from `rounds keygen`.
@@ -150,6 +164,14 @@ impl Written {
 
     pub(crate) fn path(&self) -> &str {
         self.0.to_str().unwrap()
+    }
+
+    pub(crate) fn read(&self) -> String {
+        fs::read_to_string(&self.0).unwrap()
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.0.exists()
     }
 }
 

@@ -1,0 +1,143 @@
+//! Whoever answers: a person at the terminal, or answers that were given beforehand.
+
+use std::fmt::Write as _;
+
+use rounds::{
+    BoxFuture, Kind,
+    client::{Answer, BoxError, Progress, Question, Responder},
+};
+use tokio::sync::{
+    Mutex,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
+
+use crate::{
+    answers::{Answers, Wrong, name_of, ways_to_answer},
+    saved::Place,
+    status::Status,
+    terminal::{Left, Terminal, clean},
+};
+
+/// Who is asked.
+#[derive(Debug)]
+pub(crate) enum Who {
+    Person(Terminal),
+    Nobody(Answers),
+}
+
+/// Answers the servers of both eras.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    who: Who,
+    pub(crate) status: Status,
+    /// Where a call that was resumed is kept up to date.
+    kept: Option<Place>,
+    given_up: UnboundedSender<NoAnswer>,
+    /// Held while a question is being answered: a legacy server may ask several at once, and a person answers one at a
+    /// time.
+    turn: Mutex<()>,
+}
+
+/// Why a question was not answered. Nothing was sent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error("{0}")]
+    Nothing(Box<Unanswered>),
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    #[error(transparent)]
+    Left(#[from] Left),
+}
+
+/// A question for which there is no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) question: Question,
+    said: String,
+}
+
+impl Answering {
+    /// Whoever answers, and what makes them give up on a question that a server has pushed.
+    pub(crate) fn new(who: Who, status: Status, kept: Option<Place>) -> (Self, UnboundedReceiver<NoAnswer>) {
+        let (given_up, gives_up) = unbounded_channel();
+        (Self { who, status, kept, given_up, turn: Mutex::new(()) }, gives_up)
+    }
+
+    pub(crate) fn who(&self) -> &Who {
+        &self.who
+    }
+
+    async fn find(&self, question: Question) -> Result<Answer, NoAnswer> {
+        match &self.who {
+            Who::Nobody(answers) => {
+                answers.to(&question)?.ok_or_else(|| NoAnswer::Nothing(Box::new(Unanswered::new(question))))
+            }
+            Who::Person(terminal) => {
+                self.status.pause();
+                Ok(terminal.ask(&question).await?)
+            }
+        }
+    }
+}
+
+impl Responder for Answering {
+    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        Box::pin(async move {
+            let pushed = question.is_pushed();
+            let _turn = self.turn.lock().await;
+            // However this ends, also if the server takes its question back, its leg is still under way.
+            let _waiting = pushed.then(|| self.status.interrupted_by(&question));
+            match self.find(question).await {
+                Ok(answer) => Ok(answer),
+                Err(no_answer) if pushed => {
+                    // The server would only hear of an error, and make of it what it likes. We end the call instead.
+                    let _ = self.given_up.send(no_answer);
+                    std::future::pending().await
+                }
+                Err(no_answer) => Err(no_answer.into()),
+            }
+        })
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        match &self.who {
+            Who::Person(_) => matches!(kind, Kind::Form | Kind::Url),
+            Who::Nobody(answers) => answers.can(kind),
+        }
+    }
+
+    fn progress(&self, progress: &Progress<'_>) {
+        self.status.progress(progress);
+        if let (Progress::Asked(pending), Who::Person(terminal)) = (progress, &self.who) {
+            terminal.expect(pending.open().len());
+        }
+        if let (Progress::Asked(pending), Some(place)) = (progress, &self.kept)
+            && let Err(failure) = place.write(pending)
+        {
+            self.status.say(&crate::Sentence(&failure).to_string());
+        }
+    }
+}
+
+impl Unanswered {
+    fn new(question: Question) -> Self {
+        let message = clean::short(question.message(), 200);
+        let mut said = format!("there is no answer to {}, which asks: {message}", name_of(&question));
+        for way in ways_to_answer(&question) {
+            // Writing to a string cannot fail.
+            let _ = write!(said, "\n  {way}");
+        }
+        said.push_str(if question.is_pushed() {
+            "\nIt is asked over a live connection, so the call cannot be saved and answered later."
+        } else {
+            "\n--save FILE stops here instead, and `rounds resume FILE` goes on."
+        });
+        Self { question, said }
+    }
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.said)
+    }
+}

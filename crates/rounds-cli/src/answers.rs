@@ -1,0 +1,261 @@
+//! Answers that were given beforehand: `--answer`, `--answers` and `--decline`.
+
+#![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use clap::Args;
+use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult};
+use rounds::{
+    Kind,
+    client::{Answer, AnswerError, Field, FieldKind, Question},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    Failure,
+    pair::{Given, Pair},
+    terminal::clean,
+};
+
+/// What to answer without asking anybody.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Answers, given beforehand")]
+pub(crate) struct AnswerOptions {
+    /// Answer a field of a question; `:=` takes JSON. With any of these, nobody is asked
+    ///
+    /// A choice may be given by its value or its title, and fields that are not named get their defaults.
+    /// KEY alone stands for the whole question: KEY=accept takes it as it stands, or agrees to visit a page;
+    /// KEY=decline and KEY=cancel; KEY:=JSON is all of the answer; and if there is just one field, KEY=VALUE
+    /// is enough. The questions of a server of the legacy era have no key: there the name of the field
+    /// decides, and `*` stands for every question.
+    #[arg(long, value_name = "KEY.FIELD=VALUE", value_parser = Pair::parse, verbatim_doc_comment)]
+    answer: Vec<Pair>,
+    /// Answer from a JSON file: {"KEY": {"FIELD": "value"}}
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+    /// Decline whatever is asked and has no other answer
+    #[arg(long)]
+    decline: bool,
+}
+
+/// Answers by the name of a question, or of a question and its field.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    given: Vec<Entry>,
+    decline: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pair: Pair,
+    used: AtomicBool,
+}
+
+/// Why an answer that was given is not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer to {key} does not fit, and was not sent: {why}")]
+pub(crate) struct Wrong {
+    key: String,
+    why: String,
+}
+
+impl AnswerOptions {
+    /// Whether there is anything that stands in for a person.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.answer.is_empty() || self.answers.is_some() || self.decline
+    }
+
+    /// What was given: in the file first, as what is typed is newer.
+    pub(crate) fn load(&self) -> Result<Answers, Failure> {
+        let mut given = Vec::new();
+        if let Some(file) = &self.answers {
+            let name = || file.display().to_string();
+            let text = fs::read_to_string(file).map_err(|source| Failure::Read { file: name(), source })?;
+            let read: JsonObject =
+                serde_json::from_str(&text).map_err(|source| Failure::NoAnswers { file: name(), source })?;
+            given.extend(read.into_iter().map(|(name, value)| Pair {
+                name,
+                value: if let Value::String(text) = value { Given::Text(text) } else { Given::Json(value) },
+            }));
+        }
+        given.extend(self.answer.iter().cloned());
+        let given = given.into_iter().map(|pair| Entry { pair, used: AtomicBool::new(false) }).collect();
+        Ok(Answers { given, decline: self.decline })
+    }
+}
+
+impl Answers {
+    /// Whether a server may be told that it can ask this: whoever answers for a model or knows roots has said so.
+    pub(crate) fn can(&self, kind: Kind) -> bool {
+        let has = |name: &str| {
+            self.given.iter().any(|entry| matches!(&entry.pair.value, Given::Json(json) if json.get(name).is_some()))
+        };
+        match kind {
+            Kind::Sample => has("role"),
+            Kind::Roots => has("roots"),
+            _ => true,
+        }
+    }
+
+    /// The answer to this question, if there is one. It fits.
+    pub(crate) fn to(&self, question: &Question) -> Result<Option<Answer>, Wrong> {
+        self.find(question).map_err(|why| Wrong { key: name_of(question), why: clean::line(&why) })
+    }
+
+    fn find(&self, question: &Question) -> Result<Option<Answer>, String> {
+        let fields = self.fields_of(question)?;
+        let answer = match self.given.iter().rfind(|entry| entry.is_whole(question)) {
+            Some(entry) => whole(question, entry.take(), &fields)?,
+            None if !fields.is_empty() => filled(defaults(question), &fields)?,
+            None if self.decline && matches!(question.kind(), Kind::Form | Kind::Url) => Answer::Decline,
+            None => return Ok(None),
+        };
+        question.check(answer).map(Some).map_err(|error| match error {
+            AnswerError::Invalid { problem, .. } => problem.to_string(),
+            other => other.to_string(),
+        })
+    }
+
+    /// Whether any of these is for this question.
+    pub(crate) fn is_about(&self, question: &Question) -> bool {
+        let is_field = |name: &str| name.strip_prefix(question.key()).is_some_and(|rest| rest.starts_with('.'));
+        self.given.iter().any(|entry| entry.is_whole(question) || is_field(&entry.pair.name))
+    }
+
+    /// The names of those that answered nothing that was asked.
+    pub(crate) fn unused(&self) -> Vec<&str> {
+        let unused = self.given.iter().filter(|entry| !entry.used.load(Ordering::Relaxed));
+        unused.map(|entry| entry.pair.name.as_str()).collect()
+    }
+
+    /// The fields of this question for which there is an answer.
+    fn fields_of<'a>(&'a self, question: &'a Question) -> Result<Vec<(&'a Field, &'a Given)>, String> {
+        let mut fields = Vec::new();
+        for entry in self.given.iter().filter(|entry| !entry.is_whole(question)) {
+            let name = entry.pair.name.as_str();
+            let field = if question.is_pushed() {
+                let last = name.rsplit_once('.').map_or(name, |(_, last)| last);
+                question.field(name).or_else(|| question.field(last))
+            } else if let Some(name) = name.strip_prefix(question.key()).and_then(|rest| rest.strip_prefix('.')) {
+                Some(known(question, name)?)
+            } else {
+                None
+            };
+            fields.extend(field.map(|field| (field, entry.take())));
+        }
+        Ok(fields)
+    }
+}
+
+impl Entry {
+    /// Whether this is about all of the question, and not about a field of it.
+    fn is_whole(&self, question: &Question) -> bool {
+        let name = self.pair.name.as_str();
+        let is_only_field = || matches!(question.fields(), [only] if only.name == name);
+        match question.is_pushed() {
+            _ if name == "*" => true,
+            true => name == question.message() || is_only_field(),
+            false => name == question.key(),
+        }
+    }
+
+    fn take(&self) -> &Given {
+        self.used.store(true, Ordering::Relaxed);
+        &self.pair.value
+    }
+}
+
+/// A question's key, or its words if it has none.
+pub(crate) fn name_of(question: &Question) -> String {
+    let name = if question.is_pushed() { question.message() } else { question.key() };
+    format!("\"{}\"", clean::short(name, 80))
+}
+
+fn defaults(question: &Question) -> JsonObject {
+    let default = |field: &Field| Some((field.name.clone(), field.default.clone()?));
+    question.fields().iter().filter_map(default).collect()
+}
+
+/// The answer that was given to all of a question, and to some of its fields.
+fn whole(question: &Question, given: &Given, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
+    match (given, question.kind()) {
+        (Given::Text(word), Kind::Form | Kind::Url) if word == "decline" => Ok(Answer::Decline),
+        (Given::Text(word), Kind::Form | Kind::Url) if word == "cancel" => Ok(Answer::Cancel),
+        (Given::Text(word), Kind::Form) if word == "accept" => filled(defaults(question), fields),
+        (Given::Text(word), Kind::Url) if word == "accept" => Ok(Answer::Visit),
+        (Given::Json(Value::Bool(true)), Kind::Url) => Ok(Answer::Visit),
+        (_, Kind::Url) => Err("a page takes accept, decline or cancel".to_owned()),
+        (Given::Json(Value::Object(content)), Kind::Form) => {
+            for name in content.keys() {
+                known(question, name)?;
+            }
+            filled(content.clone(), fields)
+        }
+        (given, Kind::Form) => match question.fields() {
+            [only] => filled(JsonObject::new(), &[(only, given)]),
+            _ => Err("a form takes its fields, accept, decline or cancel".to_owned()),
+        },
+        (Given::Json(json), Kind::Sample) => read::<Box<CreateMessageResult>>(json).map(Answer::Sample),
+        (Given::Json(json), Kind::Roots) => read::<ListRootsResult>(json).map(Answer::Roots),
+        _ => Err("it takes a result as JSON".to_owned()),
+    }
+}
+
+/// The form with these fields in it, each of which is read as its kind has it.
+fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
+    for (field, given) in fields {
+        let value = match given {
+            Given::Text(text) => field.parse(text),
+            Given::Json(json) => field.check(json),
+        };
+        content.insert(field.name.clone(), value.map_err(|problem| problem.to_string())?);
+    }
+    Ok(Answer::Form(content))
+}
+
+/// The field of this name. One that the form does not have would be left out in silence.
+fn known<'a>(question: &'a Question, name: &str) -> Result<&'a Field, String> {
+    question.field(name).ok_or_else(|| {
+        let fields: Vec<_> = question.fields().iter().map(|field| field.name.as_str()).collect();
+        let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
+        format!("it has no field `{name}`; its fields: {fields}")
+    })
+}
+
+fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {
+    serde_json::from_value(json.clone()).map_err(|error| error.to_string())
+}
+
+/// What could be written to answer a question, a line for each field.
+pub(crate) fn ways_to_answer(question: &Question) -> Vec<String> {
+    let key = if question.is_pushed() { "*".to_owned() } else { clean::line(question.key()) };
+    let way = |field: &Field| {
+        let name = clean::line(&field.name);
+        let name = if question.is_pushed() { name } else { format!("{key}.{name}") };
+        let value = match &field.kind {
+            FieldKind::Choice { choices } | FieldKind::Choices { choices, .. } => {
+                let values: Vec<_> = choices.iter().map(|choice| choice.value.as_str()).collect();
+                format!("={}", clean::short(&values.join("|"), 60))
+            }
+            FieldKind::Boolean => "=yes|no".to_owned(),
+            FieldKind::Unknown { .. } => ":=JSON".to_owned(),
+            _ => "=VALUE".to_owned(),
+        };
+        let optional = if field.required { "" } else { "  (optional)" };
+        format!("--answer {name}{value}{optional}")
+    };
+    let mut ways: Vec<_> = question.fields().iter().map(way).collect();
+    if ways.is_empty() {
+        ways.push(match question.kind() {
+            Kind::Form | Kind::Url => format!("--answer {key}=accept|decline|cancel"),
+            _ => format!("--answer {key}:=JSON"),
+        });
+    }
+    ways
+}

@@ -1,0 +1,179 @@
+//! The connection to a server: by HTTP, or to a command that is started for it.
+
+use std::{fmt, process::Stdio, sync::Arc, time::Duration};
+
+use clap::ValueEnum;
+use rmcp::{
+    RoleClient,
+    model::{ClientCapabilities, ClientConfig, Implementation},
+    service::{ClientInitializeError, RunningService},
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+};
+use rounds::client;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
+use url::{Host, Url};
+
+use crate::{Failure, answering::Answering, reason, terminal::clean};
+
+/// How long a server may take to say who it is. A command may have to fetch itself first.
+const GREETING: Duration = Duration::from_secs(120);
+/// How long a connection may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Longer than anybody will sit at a question.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Address {
+    /// At this URL.
+    Url(String),
+    /// At the other end of this command's stdin and stdout.
+    Stdio(String),
+}
+
+/// Which era of the protocol to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// 2026-07-28 and later, or nothing
+    Modern,
+    /// 2025-11-25, with questions over the live connection
+    Legacy,
+    /// Modern if the server knows it, legacy if not
+    #[default]
+    Auto,
+}
+
+impl Address {
+    pub(crate) fn url(text: &str) -> Result<Self, Failure> {
+        let known = Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        if known {
+            return Ok(Self::Url(text.to_owned()));
+        }
+        let text = clean::short(text, 80);
+        Err(Failure::Usage(format!("{text:?} is no http:// or https:// URL; --stdio takes a command")))
+    }
+
+    pub(crate) fn stdio(command: &str) -> Result<Self, Failure> {
+        words(command).map(|_| Self::Stdio(command.to_owned()))
+    }
+}
+
+impl Address {
+    /// Whether others on the way can read what is sent there.
+    pub(crate) fn is_open(&self) -> bool {
+        let Self::Url(url) = self else { return false };
+        let Ok(url) = Url::parse(url) else { return true };
+        let is_here = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        };
+        url.scheme() != "https" && !is_here
+    }
+}
+
+/// As it is shown, and as a saved call knows its server.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => f.write_str(url),
+            Self::Stdio(command) => write!(f, "`{command}`"),
+        }
+    }
+}
+
+/// A command as a shell would take it apart.
+fn words(command: &str) -> Result<Vec<String>, Failure> {
+    let words = shlex::split(command).filter(|words| !words.is_empty());
+    words.ok_or_else(|| Failure::Usage(format!("{:?} is no command", clean::short(command, 80))))
+}
+
+/// A server that has said who it is.
+pub(crate) struct Connection {
+    pub(crate) client: RunningService<RoleClient, client::Host<Arc<Answering>, ClientConfig>>,
+    child: Option<Child>,
+}
+
+impl Connection {
+    pub(crate) async fn open(
+        address: &Address,
+        era: Protocol,
+        bearer: Option<&str>,
+        answering: Arc<Answering>,
+    ) -> Result<Self, Failure> {
+        let host = client::Host::new(answering)
+            .with_handler(ourselves())
+            .with_question_timeout(PATIENCE)
+            .at(address.to_string());
+        let host = match era {
+            Protocol::Modern => host.modern_only(),
+            Protocol::Legacy => host.legacy_only(),
+            Protocol::Auto => host,
+        };
+        let failed = |error: ClientInitializeError| Failure::Connect {
+            to: address.to_string(),
+            why: reason::not_connected(&error),
+        };
+        let greeted = async {
+            match address {
+                Address::Url(url) => {
+                    let transport = StreamableHttpClientTransport::from_config(http(url, bearer));
+                    let client = host.connect(transport).await.map_err(failed)?;
+                    Ok(Self { client, child: None })
+                }
+                Address::Stdio(command) => {
+                    let mut child = start(command)?;
+                    let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
+                        return Err(Failure::Silent { to: address.to_string() });
+                    };
+                    match host.connect((stdout, stdin)).await {
+                        Ok(client) => Ok(Self { client, child: Some(child) }),
+                        // That it has ended says more than that its pipe is broken.
+                        Err(error) => Err(match timeout(FAREWELL, child.wait()).await {
+                            Ok(Ok(status)) => Failure::Ended { to: address.to_string(), status },
+                            _ => failed(error),
+                        }),
+                    }
+                }
+            }
+        };
+        timeout(GREETING, greeted).await.unwrap_or_else(|_| Err(Failure::Silent { to: address.to_string() }))
+    }
+
+    /// Ends the connection, and the command at its other end.
+    pub(crate) async fn close(self) {
+        let Self { client, child } = self;
+        let _ = timeout(FAREWELL, client.cancel()).await;
+        if let Some(mut child) = child {
+            // Its stdin is closed by now, which is how it is told. If it does not listen, it is killed as it is dropped.
+            let _ = timeout(FAREWELL, child.wait()).await;
+        }
+    }
+}
+
+fn ourselves() -> ClientConfig {
+    let name = Implementation::new("rounds", env!("CARGO_PKG_VERSION"));
+    ClientConfig::new(ClientCapabilities::default(), name)
+}
+
+fn http(url: &str, bearer: Option<&str>) -> StreamableHttpClientTransportConfig {
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    match bearer {
+        Some(token) => config.auth_header(token),
+        None => config,
+    }
+}
+
+fn start(command: &str) -> Result<Child, Failure> {
+    let words = words(command)?;
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.spawn().map_err(|source| Failure::Start { program: words[0].clone(), source })
+}

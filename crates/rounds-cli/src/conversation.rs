@@ -1,0 +1,226 @@
+//! One call from its connection to its exit code, whoever answers and wherever it began.
+
+use std::{path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::Args;
+use rounds::client::{Call, Done, Limits, Outcome, Pending, Start, drive};
+use serde_json::Value;
+use tokio::{signal::ctrl_c, sync::mpsc::UnboundedReceiver};
+
+use crate::{
+    Failure,
+    answering::{Answering, NoAnswer, Who},
+    answers::AnswerOptions,
+    connection::{Address, Connection, PATIENCE, Protocol},
+    duration,
+    halt::Halt,
+    print,
+    saved::Place,
+    show,
+    status::Status,
+    terminal::{self, Terminal, clean},
+};
+
+/// As `sysexits.h` has it: not now, but later.
+const SAVED: u8 = 75;
+
+/// What `call` and `resume` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct ConversationOptions {
+    /// Authorize HTTP requests with this token, which is never saved
+    #[arg(long, value_name = "TOKEN", env = "ROUNDS_BEARER", hide_env_values = true)]
+    bearer: Option<String>,
+    /// How long the server may take in all; a person may take longer
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    timeout: Duration,
+    /// Print the result, or the questions, as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show each leg on stderr, with the sizes of states
+    #[arg(long, short)]
+    verbose: bool,
+    #[command(flatten)]
+    answers: AnswerOptions,
+}
+
+/// A call that is about to be made, or to be gone on with.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    pub(crate) options: ConversationOptions,
+    pub(crate) server: Address,
+    pub(crate) era: Protocol,
+    /// The file to save it to, if somebody else is to answer later.
+    pub(crate) save: Option<PathBuf>,
+    /// The file that it came from, which is kept up to date.
+    pub(crate) resumed: Option<PathBuf>,
+}
+
+impl Conversation {
+    /// Has the call answered to its end, or saves it, and prints what came of it.
+    pub(crate) async fn hold(self, start: Start) -> Result<ExitCode, Failure> {
+        let place = |file: &PathBuf| Place::new(file.clone(), self.server.clone(), self.era);
+        let save = self.save.as_ref().map(place).transpose()?;
+        let kept = self.resumed.as_ref().map(place).transpose()?;
+        let status = Status::new(call_of(&start), self.options.verbose);
+        let who = self.who()?;
+        let start = reopened(start, &who);
+        let (answering, gives_up) = Answering::new(who, status, kept.clone());
+        let answering = Arc::new(answering);
+
+        if self.options.bearer.is_some() && self.server.is_open() {
+            answering.status.say("the token can be read by others on its way: the URL is not https");
+        }
+        answering.status.wait();
+        let ended = self.talk(start, &answering, gives_up).await;
+        answering.status.pause();
+        match (ended, save) {
+            (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
+            (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),
+            (Err(halt), _) => self.give_up(halt, answering.who(), kept.as_ref()),
+        }
+    }
+
+    /// Nobody is asked where answers were given, or where the call is to be saved.
+    fn who(&self) -> Result<Who, Failure> {
+        let answers = &self.options.answers;
+        if answers.is_given() || self.save.is_some() || !terminal::is_there() {
+            return Ok(Who::Nobody(answers.load()?));
+        }
+        Ok(Who::Person(Terminal::new()))
+    }
+
+    async fn talk(
+        &self,
+        start: Start,
+        answering: &Arc<Answering>,
+        mut gives_up: UnboundedReceiver<NoAnswer>,
+    ) -> Result<Outcome, Halt> {
+        let mut interrupted = pin!(ctrl_c());
+        let bearer = self.options.bearer.as_deref();
+        let connection = tokio::select! {
+            opened = Connection::open(&self.server, self.era, bearer, answering.clone()) => opened?,
+            _ = &mut interrupted => return Err(Failure::Interrupted.into()),
+        };
+        let ended = tokio::select! {
+            ended = self.drive(&connection, start, answering) => ended,
+            Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
+            _ = &mut interrupted => Err(Failure::Interrupted.into()),
+        };
+        connection.close().await;
+        ended
+    }
+
+    async fn drive(&self, connection: &Connection, start: Start, answering: &Answering) -> Result<Outcome, Halt> {
+        let limits = Limits::default().with_total(self.options.timeout).with_question(PATIENCE).with_longest(PATIENCE);
+        let mut start = start;
+        loop {
+            let driven = drive(&connection.client, start, answering, limits.clone()).await;
+            let halt = match driven {
+                Ok(outcome) => {
+                    answering.status.ended(&outcome);
+                    return Ok(outcome);
+                }
+                Err(error) => Halt::of(error, self.resumed.as_deref()),
+            };
+            // Somebody who sat too long at a question need not type it all again.
+            let (Who::Person(person), true, Some(pending)) = (answering.who(), halt.refused, &halt.pending) else {
+                return Err(halt);
+            };
+            answering.status.say(&halt.failure.to_string());
+            let again = person.agrees("Start over, with what you answered filled in?").await;
+            if !again.map_err(|left| Failure::NotAnswered(left.to_string()))? {
+                return Err(halt);
+            }
+            start = pending.start_over().into();
+        }
+    }
+
+    fn print_outcome(&self, outcome: &Outcome, answering: &Answering) -> Result<ExitCode, Failure> {
+        if let Who::Nobody(answers) = answering.who() {
+            for name in answers.unused() {
+                answering.status.say(&format!("nothing was asked that the answer {:?} is for", clean::short(name, 80)));
+            }
+        }
+        match outcome {
+            Outcome::Done(done) => self.print_done(done),
+            Outcome::Task(task) if self.options.json => self.print_json(&show::task_json(task)),
+            Outcome::Task(task) => {
+                let id = clean::line(&task.task.task_id);
+                print(&format!("It goes on as task {id}.\n")).map(|()| ExitCode::SUCCESS)
+            }
+            _ => Err(Failure::NotAnswered("this version does not know how the call ended".to_owned())),
+        }
+    }
+
+    fn print_done(&self, done: &Done) -> Result<ExitCode, Failure> {
+        let code = if done.is_error() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        if self.options.json {
+            return self.print_json(&show::done_json(done)).map(|_| code);
+        }
+        if done.is_error() {
+            return Err(Failure::Tool(clean::lines(show::done(done).trim_end())));
+        }
+        print(&show::for_stdout(show::done(done))).map(|()| code)
+    }
+
+    fn print_json(&self, json: &Value) -> Result<ExitCode, Failure> {
+        // JSON escapes control characters itself; the others that could deceive are data to a program.
+        print(&show::for_stdout(format!("{json:#}\n"))).map(|()| ExitCode::SUCCESS)
+    }
+
+    fn save(&self, pending: &Pending, place: &Place) -> Result<ExitCode, Failure> {
+        place.write(pending)?;
+        if self.options.json {
+            let mut json = show::pending_json("saved", pending);
+            json["file"] = Value::from(place.file());
+            self.print_json(&json)?;
+        }
+        eprint(&show::saved(pending, &place.file()));
+        Ok(ExitCode::from(SAVED))
+    }
+
+    fn give_up(&self, halt: Halt, who: &Who, kept: Option<&Place>) -> Result<ExitCode, Failure> {
+        if self.options.json && halt.unanswered {
+            let asked = halt.pushed.iter().map(show::question).collect::<Vec<_>>();
+            let asks = halt.pending.as_ref().map(|pending| show::pending_json("asks", pending));
+            self.print_json(&asks.unwrap_or_else(|| serde_json::json!({"status": "asks", "questions": asked})))?;
+        }
+        // What was typed at a terminal is nowhere else.
+        let typed = matches!(who, Who::Person(_)) && !halt.is_ours;
+        if let Some(pending) = halt.pending.as_ref().filter(|pending| typed && show::has_answers(pending)) {
+            match kept {
+                Some(place) => {
+                    place.write(pending)?;
+                    eprint(&format!("rounds: {} has what was answered.\n", place.file()));
+                }
+                None => eprint(&show::rescued(pending)),
+            }
+        }
+        Err(halt.failure)
+    }
+}
+
+fn eprint(text: &str) {
+    // Where stderr is closed there is nobody to tell.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+}
+
+fn call_of(start: &Start) -> Option<&Call> {
+    match start {
+        Start::Call(call) => Some(call),
+        Start::Pending(pending) => Some(pending.call()),
+        _ => None,
+    }
+}
+
+/// What was answered before is asked again where there is a newer answer to it.
+fn reopened(mut start: Start, who: &Who) -> Start {
+    if let (Start::Pending(pending), Who::Nobody(answers)) = (&mut start, who) {
+        let again = pending.questions().iter().filter(|question| answers.is_about(question));
+        let again: Vec<_> = again.map(|question| question.key().to_owned()).collect();
+        for key in again {
+            pending.reopen(&key);
+        }
+    }
+    start
+}

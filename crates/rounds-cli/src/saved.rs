@@ -1,0 +1,119 @@
+//! A call that waits in a file: for `--save` and `rounds resume`.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use rounds::client::{LoadError, Pending};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Failure,
+    connection::{Address, Protocol},
+};
+
+/// The layout of [`Saved`] around the pending call, which has a version of its own.
+const VERSION: u32 = 1;
+
+/// A pending call, and how to get back to its server. There are no credentials in it.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    pub(crate) server: Address,
+    pub(crate) era: Protocol,
+    pub(crate) pending: Pending,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Layout {
+    version: u32,
+    server: Address,
+    era: Protocol,
+    pending: Value,
+}
+
+/// Why a file is no saved call.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotSaved {
+    #[error("it was saved in version {0}, and version {VERSION} is what is known here")]
+    Version(u64),
+    #[error("it was not written by --save")]
+    Malformed(#[source] serde_json::Error),
+    #[error(transparent)]
+    Pending(#[from] LoadError),
+}
+
+impl Saved {
+    pub(crate) fn load(file: &Path) -> Result<Self, Failure> {
+        let name = || file.display().to_string();
+        let text = fs::read_to_string(file).map_err(|source| Failure::Read { file: name(), source })?;
+        Self::parse(&text).map_err(|source| Failure::NotSaved { file: name(), source })
+    }
+
+    fn parse(text: &str) -> Result<Self, NotSaved> {
+        let json: Value = serde_json::from_str(text).map_err(NotSaved::Malformed)?;
+        if let Some(version) = json.get("version").and_then(Value::as_u64)
+            && version != u64::from(VERSION)
+        {
+            return Err(NotSaved::Version(version));
+        }
+        let Layout { server, era, pending, .. } = serde_json::from_value(json).map_err(NotSaved::Malformed)?;
+        Ok(Self { server, era, pending: Pending::from_json(&pending.to_string())? })
+    }
+}
+
+/// Where a call is saved. That it can be is found out before anything is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    file: PathBuf,
+    server: Address,
+    era: Protocol,
+}
+
+impl Place {
+    pub(crate) fn new(file: PathBuf, server: Address, era: Protocol) -> Result<Self, Failure> {
+        let place = Self { file, server, era };
+        let tried = if place.file.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { place.scratch() };
+        tried.and_then(|(_, scratch)| fs::remove_file(scratch)).map_err(|source| place.failed(source))?;
+        Ok(place)
+    }
+
+    pub(crate) fn file(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// Writes the call, for its owner's eyes only, and all of it or nothing.
+    pub(crate) fn write(&self, pending: &Pending) -> Result<(), Failure> {
+        let pending = serde_json::from_str(&pending.to_json()).unwrap_or_default();
+        let layout = Layout { version: VERSION, server: self.server.clone(), era: self.era, pending };
+        // Its keys are texts, which is all that JSON asks for.
+        let text = serde_json::to_string_pretty(&layout).unwrap_or_default() + "\n";
+        let written = self.scratch().and_then(|(mut scratch, path)| {
+            let written = scratch.write_all(text.as_bytes()).and_then(|()| scratch.sync_all());
+            let written = written.and_then(|()| fs::rename(&path, &self.file));
+            if written.is_err() {
+                let _ = fs::remove_file(&path);
+            }
+            written
+        });
+        written.map_err(|source| self.failed(source))
+    }
+
+    /// A new file next to where the call will be.
+    fn scratch(&self) -> io::Result<(File, PathBuf)> {
+        let mut name = self.file.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let path = self.file.with_file_name(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        Ok((options.open(&path)?, path))
+    }
+
+    fn failed(&self, source: io::Error) -> Failure {
+        Failure::Write { file: self.file(), source }
+    }
+}

@@ -1,0 +1,158 @@
+//! How a call gets on, told on stderr: a spinner for those who look, and every leg for those who asked.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use rounds::client::{Call, Outcome, Pending, Progress, Question};
+
+use crate::{
+    colour::Paint,
+    duration,
+    terminal::{Spinner, clean},
+};
+
+#[derive(Debug)]
+pub(crate) struct Status {
+    paint: Paint,
+    verbose: bool,
+    spins: bool,
+    spinner: Mutex<Option<Spinner>>,
+    leg: Mutex<Leg>,
+}
+
+/// The leg that is under way.
+#[derive(Debug)]
+struct Leg {
+    call: String,
+    number: u32,
+    began: Instant,
+    /// What goes with it.
+    answers: usize,
+    state: Option<usize>,
+}
+
+impl Status {
+    pub(crate) fn new(call: Option<&Call>, verbose: bool) -> Self {
+        let call = call.map(|call| format!("{} {}", call.method(), clean::short(call.target(), 60)));
+        let call = call.unwrap_or_default();
+        Self {
+            paint: Paint::on(&io::stderr()),
+            verbose,
+            spins: io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            spinner: Mutex::new(None),
+            leg: Mutex::new(Leg { call, number: 1, began: Instant::now(), answers: 0, state: None }),
+        }
+    }
+
+    /// Nothing happens here until the server speaks.
+    pub(crate) fn wait(&self) {
+        let mut spinner = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.spins && spinner.is_none() {
+            *spinner = Some(Spinner::start());
+        }
+    }
+
+    /// Something else is to be shown.
+    pub(crate) fn pause(&self) {
+        drop(self.spinner.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Says something of ours.
+    pub(crate) fn say(&self, ours: &str) {
+        self.pause();
+        // Where stderr is closed there is nobody to tell.
+        let _ = writeln!(io::stderr(), "rounds: {ours}");
+    }
+
+    pub(crate) fn progress(&self, progress: &Progress<'_>) {
+        let mut leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Sending { rounds } => {
+                leg.number = rounds + 1;
+                leg.began = Instant::now();
+                self.leg_says(&leg, "→", &leg.sent());
+                self.wait();
+            }
+            Progress::Asked(pending) => {
+                self.leg_says(&leg, "←", &leg.asked(pending));
+                leg.hold(pending);
+                self.pause();
+            }
+            Progress::Later { pending, wait } => {
+                let state = state(pending.state_bytes());
+                self.leg_says(&leg, "←", &format!("asks nothing, and to be called again; {state}; in {wait:?}"));
+                leg.hold(pending);
+                self.wait();
+            }
+            _ => {}
+        }
+    }
+
+    /// A legacy server asks while its leg is under way. When what comes back is dropped, we wait again.
+    pub(crate) fn interrupted_by(&self, question: &Question) -> Interrupted<'_> {
+        let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = clean::short(question.message(), 60);
+        self.leg_says(&leg, "←", &format!("pushes a question: {asked}"));
+        Interrupted(self)
+    }
+
+    pub(crate) fn ended(&self, outcome: &Outcome) {
+        let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
+        let how = match outcome {
+            Outcome::Done(done) if done.is_error() => "done, with an error of the tool",
+            Outcome::Done(_) => "done",
+            _ => "goes on as a task",
+        };
+        self.leg_says(&leg, "←", &format!("{how}; {:.1?}", leg.began.elapsed()));
+        self.pause();
+    }
+
+    fn leg_says(&self, leg: &Leg, arrow: &str, what: &str) {
+        if self.verbose {
+            self.pause();
+            let line = format!("leg {} {arrow} {what}", leg.number);
+            let _ = writeln!(io::stderr(), "{}", self.paint.dim(&line));
+        }
+    }
+}
+
+/// A leg that waits for its own server to be answered.
+pub(crate) struct Interrupted<'a>(&'a Status);
+
+impl Drop for Interrupted<'_> {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
+impl Leg {
+    fn sent(&self) -> String {
+        match (self.answers, self.state) {
+            (0, None) => format!("{}; no state", self.call),
+            (answers, bytes) => format!("{}; {}; {}", self.call, count(answers, "answer"), state(bytes)),
+        }
+    }
+
+    fn asked(&self, pending: &Pending) -> String {
+        let keys: Vec<_> = pending.questions().iter().map(|question| clean::short(question.key(), 40)).collect();
+        let asks = format!("asks {}; {}", keys.join(", "), state(pending.state_bytes()));
+        let left = pending.expires_in().map(|left| format!("; {} left", duration::rough(left)));
+        format!("{asks}{}; {:.1?}", left.unwrap_or_default(), self.began.elapsed())
+    }
+
+    fn hold(&mut self, pending: &Pending) {
+        self.answers = pending.questions().len();
+        self.state = pending.state_bytes();
+    }
+}
+
+fn state(bytes: Option<usize>) -> String {
+    bytes.map_or_else(|| "no state".to_owned(), |bytes| format!("state of {bytes} bytes"))
+}
+
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

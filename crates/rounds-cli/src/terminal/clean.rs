@@ -1,0 +1,96 @@
+//! What others wrote, made fit for a terminal: nothing in it can move the cursor, turn text around or hide.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// One line: also of a text that has several.
+pub(crate) fn line(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => cleaned.push(' '),
+            c if is_harmless(c) => cleaned.push(c),
+            c => cleaned.extend(c.escape_unicode()),
+        }
+    }
+    cleaned
+}
+
+/// Lines, as they were.
+pub(crate) fn lines(text: &str) -> String {
+    let lines = text.split('\n').map(|one| line(one.strip_suffix('\r').unwrap_or(one)));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Lines that fit this many columns, broken between words where there are any.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut wrapped = Vec::new();
+    for one in lines(text).split('\n') {
+        let mut line = String::new();
+        for word in one.split_inclusive(' ') {
+            if line.width() + word.trim_end().width() > columns && !line.is_empty() {
+                wrapped.push(std::mem::take(&mut line).trim_end().to_owned());
+            }
+            for c in word.chars() {
+                if line.width() + c.width().unwrap_or(0) > columns && c != ' ' {
+                    wrapped.push(std::mem::take(&mut line));
+                }
+                line.push(c);
+            }
+        }
+        wrapped.push(line.trim_end().to_owned());
+    }
+    wrapped
+}
+
+/// At most this many characters of a line.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let text = line(text);
+    if text.chars().count() <= most {
+        return text;
+    }
+    text.chars().take(most).chain(['…']).collect()
+}
+
+fn is_harmless(c: char) -> bool {
+    let is_invisible = matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    !c.is_control() && !is_invisible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_the_terminal_that_it_would_obey() {
+        assert_eq!(line("\x1b[2Jgone\x07"), r"\u{1b}[2Jgone\u{7}");
+        assert_eq!(line("\u{9b}31m\x7f\r"), r"\u{9b}31m\u{7f}\u{d}");
+        assert_eq!(line("two\nlines\tand a tab"), "two lines and a tab");
+        assert_eq!(lines("two\r\nlines\x08"), "two\nlines\\u{8}");
+    }
+
+    #[test]
+    fn nothing_is_turned_around_or_hidden() {
+        assert_eq!(line("https://\u{202e}moc.live"), r"https://\u{202e}moc.live");
+        assert_eq!(line("pay\u{200b}pal \u{e0041}"), r"pay\u{200b}pal \u{e0041}");
+        assert_eq!(line("Zürich 東京 👩‍🚀"), "Zürich 東京 👩‍🚀");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words_and_long_words_anywhere() {
+        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrapped("a\n\nb", 8), ["a", "", "b"]);
+        assert_eq!(wrapped("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(wrapped("東京東京", 5), ["東京", "東京"]);
+        assert_eq!(wrapped("", 5), [""]);
+    }
+
+    #[test]
+    fn what_is_long_is_cut() {
+        assert_eq!(short("abcdef", 3), "abc…");
+        assert_eq!(short("abc", 3), "abc");
+    }
+}

@@ -1,0 +1,119 @@
+//! One field of a form, from the form model alone: what it takes, in words, and what somebody typed into it.
+
+use rounds::{
+    Problem,
+    client::{Choice, Field, FieldKind, TextFormat},
+};
+use serde_json::Value;
+
+use super::clean;
+
+/// What a field takes, in a few words. Choices are listed where there is room for that; here they are counted.
+pub(crate) fn describe(field: &Field) -> String {
+    match &field.kind {
+        FieldKind::Text { min_length, max_length, format } => {
+            let what = format.as_ref().map_or_else(|| "text".to_owned(), describe_format);
+            match (min_length, max_length) {
+                (Some(least), Some(most)) if least == most => format!("{what}, {least} characters"),
+                (Some(least), Some(most)) => format!("{what}, {least} to {most} characters"),
+                (Some(least), None) if *least > 0 => format!("{what}, at least {least} characters"),
+                (_, Some(most)) => format!("{what}, at most {most} characters"),
+                _ => what,
+            }
+        }
+        FieldKind::Number { minimum, maximum } => describe_bounds("number", *minimum, *maximum),
+        FieldKind::Integer { minimum, maximum } => describe_bounds("whole number", *minimum, *maximum),
+        FieldKind::Boolean => "yes or no".to_owned(),
+        FieldKind::Choice { .. } => "one of these".to_owned(),
+        FieldKind::Choices { min, max, .. } => match (min.filter(|least| *least > 0), max) {
+            (Some(least), Some(most)) if least == *most => format!("{least} of these, with commas"),
+            (Some(least), Some(most)) => format!("{least} to {most} of these, with commas"),
+            (Some(least), None) => format!("at least {least} of these, with commas"),
+            (None, Some(most)) => format!("up to {most} of these, with commas"),
+            (None, None) => "any of these, with commas".to_owned(),
+        },
+        _ => "JSON".to_owned(),
+    }
+}
+
+fn describe_format(format: &TextFormat) -> String {
+    match format {
+        TextFormat::Email => "e-mail address".to_owned(),
+        TextFormat::Uri => "URI with its scheme".to_owned(),
+        TextFormat::Date => "date such as 2026-07-28".to_owned(),
+        TextFormat::DateTime => "date and time such as 2026-07-28T09:30:00Z".to_owned(),
+        TextFormat::Other(name) => format!("text, as {}", clean::short(name, 40)),
+        _ => "text".to_owned(),
+    }
+}
+
+fn describe_bounds(what: &str, minimum: Option<f64>, maximum: Option<f64>) -> String {
+    match (minimum, maximum) {
+        (Some(least), Some(most)) => format!("{what} from {least} to {most}"),
+        (Some(least), None) => format!("{what}, {least} or more"),
+        (None, Some(most)) => format!("{what}, {most} or less"),
+        (None, None) => what.to_owned(),
+    }
+}
+
+/// The choices of a field that has some.
+pub(super) fn choices(field: &Field) -> &[Choice] {
+    match &field.kind {
+        FieldKind::Choice { choices } | FieldKind::Choices { choices, .. } => choices,
+        _ => &[],
+    }
+}
+
+/// The value that somebody typed. Choices may also be given by their numbers in the list.
+pub(super) fn read(field: &Field, text: &str) -> Result<Value, Problem> {
+    match &field.kind {
+        FieldKind::Choice { choices } => field.parse(by_number(choices, text)),
+        FieldKind::Choices { choices, .. } => {
+            let chosen: Vec<_> = text.split(',').map(|one| by_number(choices, one)).collect();
+            field.parse(&chosen.join(","))
+        }
+        _ => field.parse(text),
+    }
+}
+
+/// The value of the choice with this number, unless a choice is itself called so.
+fn by_number<'a>(choices: &'a [Choice], text: &'a str) -> &'a str {
+    let text = text.trim();
+    if choices.iter().any(|choice| choice.value == text || choice.title == text) {
+        return text;
+    }
+    let number: Option<usize> = text.parse().ok();
+    let choice = number.and_then(|number| choices.get(number.checked_sub(1)?));
+    choice.map_or(text, |choice| &choice.value)
+}
+
+/// What is wrong with what was typed, to somebody who looks at the field.
+pub(super) fn tell(field: &Field, problem: &Problem) -> String {
+    let said = problem.to_string();
+    match &field.kind {
+        FieldKind::Choice { .. } => "that is none of these: a number or a name is enough".to_owned(),
+        FieldKind::Choices { .. } if said.contains("must be one of") => {
+            "that is none of these: numbers or names, with commas between them".to_owned()
+        }
+        _ => said.strip_prefix(&format!("`{}` ", field.name)).unwrap_or(&said).to_owned(),
+    }
+}
+
+/// A value of this field as a person reads it.
+pub(super) fn show(field: &Field, value: &Value) -> String {
+    let title = |value: &Value| {
+        let chosen = choices(field).iter().find(|choice| value.as_str() == Some(&choice.value));
+        chosen.map(|choice| choice.title.clone())
+    };
+    let shown = match value {
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Array(values) if values.iter().all(|value| title(value).is_some()) => {
+            let titles: Vec<_> = values.iter().filter_map(title).collect();
+            if titles.is_empty() { "none".to_owned() } else { titles.join(", ") }
+        }
+        Value::String(text) => title(value).unwrap_or_else(|| text.clone()),
+        other => other.to_string(),
+    };
+    clean::line(&shown)
+}

@@ -1,0 +1,151 @@
+//! Forms: filled in field by field, reviewed, and only then let go.
+
+use rmcp::model::JsonObject;
+use rounds::client::{Answer, Field, FieldKind, Question};
+use unicode_width::UnicodeWidthStr;
+
+use super::{Command, Left, Terminal, Typed, clean, field, is_start_of, time_left};
+
+/// How much of a schema is shown.
+const LONGEST_SCHEMA: usize = 400;
+
+/// What became of a prompt for a field.
+enum Filled {
+    Next,
+    Back,
+    Over(Answer),
+}
+
+impl Terminal {
+    /// Has a form filled in and reviewed.
+    pub(super) async fn fill_in(&self, question: &Question) -> Result<Answer, Left> {
+        let mut content = question.prefilled();
+        if !question.fields().is_empty() {
+            self.say(&self.paint.dim("Enter takes what is in [brackets]; :decline, :cancel and :help at any time."));
+        }
+        loop {
+            if let Some(over) = self.fill_fields(question, &mut content).await? {
+                return Ok(over);
+            }
+            let form = match question.check(Answer::Form(content.clone())) {
+                Ok(form) => form,
+                Err(wrong) => {
+                    self.wrong(&wrong.to_string());
+                    continue;
+                }
+            };
+            if let Some(answer) = self.review(question, &content, form).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Goes through the fields, until all have been seen or the question is over without them.
+    async fn fill_fields(&self, question: &Question, content: &mut JsonObject) -> Result<Option<Answer>, Left> {
+        let mut at = 0;
+        while let Some(field) = question.fields().get(at) {
+            match self.fill_field(field, content).await? {
+                Filled::Next => at += 1,
+                Filled::Back => at = at.saturating_sub(1),
+                Filled::Over(answer) => return Ok(Some(answer)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn fill_field(&self, field: &Field, content: &mut JsonObject) -> Result<Filled, Left> {
+        self.show_field(field);
+        let held = content.get(&field.name).map(|value| field::show(field, value));
+        let prompt = match &held {
+            Some(held) => format!("  {} >", self.paint.bold(&format!("[{held}]"))),
+            None => "  >".to_owned(),
+        };
+        loop {
+            let text = match self.prompt(&prompt).await? {
+                Typed::Command(Command::Decline) => return Ok(Filled::Over(Answer::Decline)),
+                Typed::Command(Command::Cancel) => return Ok(Filled::Over(Answer::Cancel)),
+                Typed::Command(Command::Back) => return Ok(Filled::Back),
+                Typed::Command(Command::Skip) if field.required => {
+                    self.wrong("it is required and cannot be left out; :decline and :cancel can be said instead");
+                    continue;
+                }
+                Typed::Command(_) => {
+                    content.remove(&field.name);
+                    return Ok(Filled::Next);
+                }
+                Typed::Text(text) => text,
+            };
+            if text.trim().is_empty() {
+                if held.is_some() || !field.required {
+                    return Ok(Filled::Next);
+                }
+                // Of several choices, none may be enough. Of anything else, nothing is no answer.
+                if !matches!(field.kind, FieldKind::Choices { .. }) {
+                    self.wrong("it is required; :decline and :cancel can be said instead");
+                    continue;
+                }
+            }
+            match field::read(field, &text) {
+                Ok(value) => {
+                    content.insert(field.name.clone(), value);
+                    return Ok(Filled::Next);
+                }
+                Err(problem) => self.wrong(&field::tell(field, &problem)),
+            }
+        }
+    }
+
+    fn show_field(&self, field: &Field) {
+        let what = field::describe(field);
+        let what = if field.required { what } else { format!("{what}, optional") };
+        self.say("");
+        self.say(&format!(
+            "  {} {}",
+            self.paint.bold(&clean::line(&field.label)),
+            self.paint.dim(&format!("({what})"))
+        ));
+        if let Some(description) = &field.description {
+            self.note(description);
+        }
+        if let FieldKind::Unknown { schema } = &field.kind {
+            self.note(&clean::short(&format!("as in the schema {schema}"), LONGEST_SCHEMA));
+        }
+        for (at, choice) in field::choices(field).iter().enumerate() {
+            self.say(&format!("    {:>2}  {}", at + 1, clean::line(&choice.title)));
+        }
+    }
+
+    /// Shows what would be sent. Nothing comes back if it is to be changed.
+    async fn review(&self, question: &Question, content: &JsonObject, form: Answer) -> Result<Option<Answer>, Left> {
+        let fields = question.fields();
+        self.say("");
+        if !fields.is_empty() {
+            self.say(&format!("Your answer{}:", time_left(question)));
+        }
+        let labels: Vec<_> = fields.iter().map(|field| clean::line(&field.label)).collect();
+        let width = labels.iter().map(|label| label.width()).max().unwrap_or_default();
+        for (field, label) in fields.iter().zip(&labels) {
+            let value = content.get(&field.name).map(|value| field::show(field, value));
+            let value = value.unwrap_or_else(|| self.paint.dim("(left out)"));
+            self.say(&format!("  {label}{}  {value}", " ".repeat(width - label.width())));
+        }
+        // A question with nothing to fill in asks for consent, and that is not given by pressing a key too often.
+        let sends = if fields.is_empty() { "Agree? yes," } else { "Send it? [yes], edit," };
+        loop {
+            let text = match self.prompt(&format!("{sends} decline or cancel >")).await? {
+                Typed::Command(Command::Decline) => return Ok(Some(Answer::Decline)),
+                Typed::Command(Command::Cancel) => return Ok(Some(Answer::Cancel)),
+                Typed::Command(_) => return Ok(None),
+                Typed::Text(text) => text,
+            };
+            match text.trim() {
+                "" if !fields.is_empty() => return Ok(Some(form)),
+                text if is_start_of(text, "yes") => return Ok(Some(form)),
+                text if is_start_of(text, "edit") && !fields.is_empty() => return Ok(None),
+                text if is_start_of(text, "decline") => return Ok(Some(Answer::Decline)),
+                text if is_start_of(text, "cancel") => return Ok(Some(Answer::Cancel)),
+                _ => self.wrong("say one of these words, or its first letter"),
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A person at a terminal: what they are shown, and what they say to it. All of it goes to stderr, so that stdout has
+//! results only. Whatever a server wrote is cleaned first, and its question stands behind a bar that nothing else has.
+
+pub(crate) mod clean;
+mod field;
+mod form;
+mod lines;
+mod page;
+mod spinner;
+
+use std::{
+    io::{self, ErrorKind, IsTerminal, Write},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use rounds::{
+    Kind,
+    client::{Answer, Question},
+};
+
+use self::lines::Lines;
+pub(crate) use self::{field::describe, spinner::Spinner};
+use crate::{colour::Paint, duration};
+
+/// How wide text is, at most: longer lines are hard to read.
+const WIDEST: usize = 100;
+
+/// Whether there is a person to ask: somebody who types, and who sees what is asked.
+pub(crate) fn is_there() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// A person, by way of stdin and stderr.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    paint: Paint,
+    lines: Lines,
+    /// How many questions there are in this round, and how many of them were shown.
+    questions: AtomicUsize,
+    shown: AtomicUsize,
+}
+
+/// Why a person has not answered. Nothing was said in their name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Left {
+    #[error("the input has ended, and nothing was answered")]
+    End,
+    #[error("cannot read what is typed")]
+    Io(#[from] io::Error),
+    #[error("it asks for something that nobody can type")]
+    NotTypable,
+}
+
+/// What was said at a prompt.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    Text(String),
+    Command(Command),
+}
+
+/// What can be said at every prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Command {
+    Decline,
+    Cancel,
+    Back,
+    Skip,
+    Help,
+}
+
+const COMMANDS: [(&str, Command, &str); 5] = [
+    (":decline", Command::Decline, "say no: the server is told that you declined"),
+    (":cancel", Command::Cancel, "put the question away: the server is told that you neither agreed nor declined"),
+    (":back", Command::Back, "return to the field before"),
+    (":skip", Command::Skip, "leave an optional field out"),
+    (":help", Command::Help, "show this; a text that begins with a colon is typed with two"),
+];
+
+impl Terminal {
+    pub(crate) fn new() -> Self {
+        let (questions, shown) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { paint: Paint::on(&io::stderr()), lines: Lines::new(), questions, shown }
+    }
+
+    /// So many questions are about to be asked.
+    pub(crate) fn expect(&self, questions: usize) {
+        self.questions.store(questions, Ordering::Relaxed);
+        self.shown.store(0, Ordering::Relaxed);
+    }
+
+    /// Shows a question, and has it answered. What comes back fits the question.
+    pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Left> {
+        self.lines.forget().await;
+        self.show_who_asks(question);
+        match question.kind() {
+            Kind::Form => self.fill_in(question).await,
+            Kind::Url => self.visit(question).await,
+            _ => Err(Left::NotTypable),
+        }
+    }
+
+    /// Asks something of our own, to which the answer is yes or no.
+    pub(crate) async fn agrees(&self, ours: &str) -> Result<bool, Left> {
+        self.lines.forget().await;
+        loop {
+            let Typed::Text(text) = self.prompt(&format!("{ours} [yes] or no >")).await? else { continue };
+            match text.trim() {
+                "" => return Ok(true),
+                text if is_start_of(text, "yes") => return Ok(true),
+                text if is_start_of(text, "no") => return Ok(false),
+                _ => self.wrong("say yes or no"),
+            }
+        }
+    }
+
+    fn show_who_asks(&self, question: &Question) {
+        let origin = clean::line(&question.origin().to_string());
+        let (shown, all) = (self.shown.fetch_add(1, Ordering::Relaxed) + 1, self.questions.load(Ordering::Relaxed));
+        let which = if all > 1 && shown <= all { format!(", {shown} of {all}") } else { String::new() };
+        self.say("");
+        self.say(&format!("{} asks{which}{}:", self.paint.bold(&origin), time_left(question)));
+        self.quote(question.message());
+    }
+
+    /// What the server says, behind a bar.
+    fn quote(&self, theirs: &str) {
+        for line in clean::wrapped(theirs, columns() - 2) {
+            let line = format!("{} {}", self.paint.green("│"), self.paint.bold(&line));
+            self.say(line.trim_end());
+        }
+    }
+
+    /// What the server says about something, indented and less loud.
+    fn note(&self, theirs: &str) {
+        for line in clean::wrapped(theirs, columns() - 4) {
+            self.say(&format!("    {}", self.paint.dim(&line)));
+        }
+    }
+
+    fn say(&self, ours: &str) {
+        // Where stderr is closed there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{ours}");
+    }
+
+    fn wrong(&self, why: &str) {
+        self.say(&self.paint.red(&format!("  ! {}", clean::line(why))));
+    }
+
+    async fn prompt(&self, prompt: &str) -> Result<Typed, Left> {
+        loop {
+            let _ = write!(io::stderr(), "{prompt} ");
+            let mut prompted = Prompted { answered: false };
+            let line = match self.lines.next().await {
+                Err(error) if error.kind() == ErrorKind::InvalidData => String::from('\0'),
+                line => line?.ok_or(Left::End)?,
+            };
+            prompted.answered = true;
+            if line.contains(|c: char| c.is_control() && c != '\t') {
+                self.wrong("there are keys in it that are no text, as those with arrows; type it again");
+                continue;
+            }
+            match Typed::of(&line) {
+                Some(Typed::Command(Command::Help)) => self.help(),
+                Some(typed) => return Ok(typed),
+                None => self.wrong(&format!("{line} is no command; :help shows them")),
+            }
+        }
+    }
+
+    fn help(&self) {
+        for (name, _, what) in COMMANDS {
+            self.say(&format!("  {name:<9} {}", self.paint.dim(what)));
+        }
+        self.say(&format!(
+            "  {:<9} {}",
+            "Ctrl-C",
+            self.paint.dim("stop; the server is told nothing about the question")
+        ));
+    }
+}
+
+/// A prompt. If it is not answered, be it that the input ended, the server took its question back or the person stopped,
+/// what is said next begins on a line of its own.
+struct Prompted {
+    answered: bool,
+}
+
+impl Drop for Prompted {
+    fn drop(&mut self) {
+        if !self.answered {
+            let _ = writeln!(io::stderr());
+        }
+    }
+}
+
+impl Typed {
+    /// What a line says; nothing if it is a command that there is not.
+    fn of(line: &str) -> Option<Self> {
+        let Some(command) = line.strip_prefix(':') else { return Some(Self::Text(line.to_owned())) };
+        if command.starts_with(':') {
+            return Some(Self::Text(command.to_owned()));
+        }
+        let meant = |(name, _, _): &&(&str, Command, &str)| is_start_of(line.trim_end(), name);
+        let command = COMMANDS.iter().find(meant).filter(|_| !command.trim().is_empty())?;
+        Some(Self::Command(command.1))
+    }
+}
+
+/// Whether somebody began to type this.
+fn is_start_of(text: &str, word: &str) -> bool {
+    !text.is_empty() && word.starts_with(&text.to_lowercase())
+}
+
+/// How long there is to answer, in words to put behind others.
+fn time_left(question: &Question) -> String {
+    match question.expires_in() {
+        None => String::new(),
+        Some(left) if left.is_zero() => " (its time is up)".to_owned(),
+        Some(left) => format!(" ({} left)", duration::rough(left)),
+    }
+}
+
+/// How wide text may be.
+fn columns() -> usize {
+    width().filter(|columns| *columns > 0).unwrap_or(80).clamp(20, WIDEST)
+}
+
+#[cfg(unix)]
+fn width() -> Option<usize> {
+    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col))
+}
+
+#[cfg(not(unix))]
+fn width() -> Option<usize> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_begins_a_command_and_two_begin_a_text() {
+        assert_eq!(Typed::of(":decline"), Some(Typed::Command(Command::Decline)));
+        assert_eq!(Typed::of(":D"), Some(Typed::Command(Command::Decline)));
+        assert_eq!(Typed::of(":c "), Some(Typed::Command(Command::Cancel)));
+        assert_eq!(Typed::of("::c"), Some(Typed::Text(":c".to_owned())));
+        assert_eq!(Typed::of(" :c"), Some(Typed::Text(" :c".to_owned())));
+        assert_eq!((Typed::of(":"), Typed::of(":dance")), (None, None));
+    }
+}

@@ -1,0 +1,95 @@
+//! `rounds` on a pseudo-terminal, as a person has it: what they see, and what they type. Whatever is waited for is waited
+//! for with a limit.
+
+use std::process::Stdio;
+
+use pty_process::{Command, Pty, Size};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::Child,
+    time::timeout,
+};
+
+use crate::process::{Ended, LIMIT, in_time};
+
+/// A terminal of 80 columns. stdout is a pipe: what is on the screen is not the result.
+pub(crate) struct Screen {
+    pty: Pty,
+    child: Child,
+    /// What was shown and not yet looked at.
+    shown: String,
+    /// The end of what was read, if it is in the middle of a character.
+    rest: Vec<u8>,
+}
+
+impl Screen {
+    pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_with(args, |command| command.stdout(Stdio::piped()))
+    }
+
+    /// With stdout on the screen too.
+    pub(crate) fn start_all(args: &[&str]) -> Self {
+        Self::start_with(args, |command| command)
+    }
+
+    fn start_with(args: &[&str], adapt: impl FnOnce(Command) -> Command) -> Self {
+        let (pty, pts) = pty_process::open().unwrap();
+        pty.resize(Size::new(60, 80)).unwrap();
+        let command = Command::new(env!("CARGO_BIN_EXE_rounds")).args(args).kill_on_drop(true);
+        let command =
+            command.env_remove("RUST_LOG").env_remove("ROUNDS_BEARER").env("NO_COLOR", "1").env("TERM", "xterm");
+        let child = adapt(command).spawn(pts).unwrap();
+        Self { pty, child, shown: String::new(), rest: Vec::new() }
+    }
+
+    /// Waits until this is shown, and gives all that was shown since the last time, up to and with it.
+    pub(crate) async fn see(&mut self, text: &str) -> String {
+        let found = timeout(LIMIT, self.find(text)).await;
+        found.unwrap_or_else(|_| panic!("{text:?} is not shown, but {:?}", self.shown))
+    }
+
+    async fn find(&mut self, text: &str) -> String {
+        loop {
+            if let Some(at) = self.shown.find(text) {
+                let rest = self.shown.split_off(at + text.len());
+                return std::mem::replace(&mut self.shown, rest);
+            }
+            assert!(self.read().await, "it ended without {text:?}; it showed {:?}", self.shown);
+        }
+    }
+
+    /// Types a line.
+    pub(crate) async fn say(&mut self, line: &str) {
+        self.press(&format!("{line}\n")).await;
+    }
+
+    /// Types this.
+    pub(crate) async fn press(&mut self, keys: &str) {
+        in_time("to type", self.pty.write_all(keys.as_bytes())).await.unwrap();
+    }
+
+    /// Waits for the end. What was shown since the last time stands in for stderr.
+    pub(crate) async fn ended(mut self) -> Ended {
+        in_time("the end", async {
+            while self.read().await {}
+            let mut stdout = String::new();
+            if let Some(mut pipe) = self.child.stdout.take() {
+                pipe.read_to_string(&mut stdout).await.unwrap();
+            }
+            let code = self.child.wait().await.unwrap().code();
+            Ended { code, stdout, stderr: self.shown }
+        })
+        .await
+    }
+
+    /// Reads some more; whether there was some. A terminal that nobody writes to any more is an error on Linux.
+    async fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let count = self.pty.read(&mut bytes).await.unwrap_or(0);
+        self.rest.extend(&bytes[..count]);
+        let whole = self.rest.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
+        let rest = self.rest.split_off(whole);
+        self.shown.push_str(&String::from_utf8(std::mem::replace(&mut self.rest, rest)).unwrap());
+        count > 0
+    }
+}

@@ -1,0 +1,72 @@
+//! A person at a terminal, and servers of the legacy era: they ask over the live connection, also several questions at once.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+
+use crate::{process::Written, screen::Screen};
+
+/// The beginning of a server of the legacy era in a few lines of shell.
+fn shell(rest: &str) -> Written {
+    let initialized = json!({"jsonrpc": "2.0", "id": 0, "result": {
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "shell", "version": "1"},
+    }});
+    Written::new(&format!(
+        "read initialize\necho '{initialized}'\nread initialized\nread call\n{rest}\ncat > /dev/null\n"
+    ))
+}
+
+/// A line of such a server that asks for a number.
+fn echo_question(id: u32, message: &str) -> String {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let params = json!({"message": message, "requestedSchema": schema});
+    format!("echo '{}'", json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}))
+}
+
+/// A line of such a server that ends the call.
+fn echo_thanks() -> String {
+    let result = json!({"content": [{"type": "text", "text": "thanks"}]});
+    format!("echo '{}'", json!({"jsonrpc": "2.0", "id": 1, "result": result}))
+}
+
+#[tokio::test]
+async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_other() {
+    let answers = Written::nothing();
+    let (first, second, thanks) = (echo_question(7, "First?"), echo_question(8, "Second?"), echo_thanks());
+    let keep = format!("echo \"$one\" > {file}\necho \"$other\" >> {file}", file = answers.path());
+    let script = shell(&format!("{first}\n{second}\nread one\nread other\n{keep}\n{thanks}"));
+    let mut screen = Screen::start(&["call", "--stdio", &format!("sh {}", script.path()), "tool", "--era", "legacy"]);
+    let mut numbers = json!({});
+    for number in [1, 2] {
+        let shown = screen.see("  > ").await;
+        let id = if shown.contains("First?") { 7 } else { 8 };
+        assert_eq!(shown.matches("asks:").count(), 1, "{shown:?}");
+        numbers[id.to_string()] = json!(number);
+        screen.say(&number.to_string()).await;
+        screen.see("cancel > ").await;
+        screen.say("perhaps").await;
+        let shown = screen.see("cancel > ").await;
+        assert!(!shown.contains("asks:") && !shown.contains("waiting"), "{shown:?}");
+        screen.say("y").await;
+    }
+    let ended = screen.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "thanks\n"), "{ended:?}");
+    for answer in answers.read().lines() {
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(answer["result"]["content"]["n"], numbers[answer["id"].to_string()], "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_a_legacy_server_takes_back_is_not_waited_for() {
+    let withdrawn = Written::nothing();
+    assert!(Command::new("mkfifo").arg(withdrawn.path()).status().unwrap().success());
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    let (question, thanks) = (echo_question(7, "How many?"), echo_thanks());
+    let script = shell(&format!("{question}\nread go < {}\necho '{cancelled}'\n{thanks}", withdrawn.path()));
+    let mut screen = Screen::start(&["call", "--stdio", &format!("sh {}", script.path()), "tool", "--era", "legacy"]);
+    screen.see("  > ").await;
+    fs::write(withdrawn.path(), "go\n").unwrap();
+    let ended = screen.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "thanks\n"), "{ended:?}");
+}
