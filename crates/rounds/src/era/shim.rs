@@ -81,6 +81,9 @@ async fn push(
     if requests.len() > limit {
         return Err(FlowError::TooManyAsks { asks: requests.len(), limit });
     }
+    if let Some(key) = requests.keys().find(|key| view.frame.answers().clashes(key)) {
+        return Err(FlowError::DuplicateKey { key: key.clone() });
+    }
     let mut asked = Vec::new();
     for (key, request) in requests {
         let (kind, message) = (kind_of(&request)?, words(&request));

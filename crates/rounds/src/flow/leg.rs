@@ -625,6 +625,11 @@ impl<'a> Leg<'a> {
         if self.round.number >= limits.rounds {
             return Err(FlowError::TooManyRounds { limit: limits.rounds });
         }
+        if resume.is_none()
+            && let Some(key) = requests.keys().find(|key| frame.answers().clashes(key))
+        {
+            return Err(FlowError::DuplicateKey { key: key.clone() });
+        }
         let asked = self.peer.admit(&requests)?;
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;
 
