@@ -423,6 +423,9 @@ async fn a_page_can_be_declared_as_well() {
     assert_eq!(asked.question("sign_in")["params"]["url"], "https://example.org/sign-in");
     let agreed = asked.retry().respond("sign_in", json!({"action": "accept"}));
     assert_eq!(agreed.send(&client).await.text(), "signed in");
+    let other = client.call("visit", json!({})).await.asked();
+    let id = |asked: &rounds::test::Asked| asked.question("sign_in")["params"]["elicitationId"].clone();
+    assert_ne!(id(&asked), id(&other), "a client may know pages by their ids");
 }
 
 #[tokio::test]
