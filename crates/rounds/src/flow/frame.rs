@@ -674,6 +674,8 @@ impl Driver {
         let at_work = state.effects > 0 && self.handler.is_some();
         drop(state);
         if at_work {
+            // What was asked is withdrawn at once: an answer would have the handler go on.
+            self.pushes.clear();
             tokio::spawn(async move {
                 let frame = self.frame.clone();
                 std::future::poll_fn(|cx| {

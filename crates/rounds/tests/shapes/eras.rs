@@ -94,6 +94,22 @@ impl Shop {
         }
     }
 
+    /// Asks while an effect is under way that takes its time.
+    #[tool]
+    async fn meanwhile(&self, round: Round, ask: Ask) -> Result<String, FlowError> {
+        let effect = round.once("charge", async || {
+            self.count("charge");
+            std::future::pending::<()>().await;
+        });
+        let asked = async {
+            let sure = ask.confirm("Sure?").await?;
+            self.count("after");
+            Ok(sure)
+        };
+        let ((), sure) = tokio::try_join!(effect, asked)?;
+        Ok(sure.to_string())
+    }
+
     #[tool]
     async fn live(&self, ask: Ask) -> Result<String, FlowError> {
         self.count("live");
@@ -190,6 +206,20 @@ async fn a_request_that_is_cancelled_takes_its_question_back() {
     client.notified("notifications/cancelled").await;
     stage.events.until(1, |station| *station == rounds::observe::Station::Ended(Outcome::Cancelled)).await;
     assert_eq!(stage.counted("guard"), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_in_the_middle_of_an_effect_takes_its_question_back_at_once() {
+    let stage = stage(Legacy::push());
+    let client = stage.legacy().await;
+    let leg = start(&client, "meanwhile").await;
+    let pushed = client.pushed().await.unwrap();
+    leg.cancel().await;
+    let withdrawn = client.notified("notifications/cancelled");
+    tokio::time::timeout(Duration::from_secs(60), withdrawn).await.unwrap();
+    pushed.answer(accept(json!({"confirm": true}))).await;
+    assert_eq!(client.call("looks", json!({})).await.text(), "true true", "it is still there");
+    assert_eq!((stage.counted("charge"), stage.counted("after")), (1, 0));
 }
 
 #[tokio::test]
