@@ -62,6 +62,8 @@ impl Received {
 pub(crate) struct Answers {
     held: BTreeMap<String, Held>,
     posing: Posing,
+    /// What the library asks from here on. No answer that is held is one to these.
+    posed_now: Vec<Posed>,
 }
 
 #[derive(Debug, Clone)]
@@ -98,17 +100,19 @@ impl Answers {
             let raw = sent.get(key)?;
             Some((key.clone(), Held::Asked(*kind, Received::read(*kind, raw))))
         });
-        Self { held: earlier.chain(now).collect(), posing }
+        Self { held: earlier.chain(now).collect(), posing, posed_now: vec![] }
     }
 
     /// The answers of a leg that came with no state: there was no question, so they are taken as they are.
     pub(crate) fn unsolicited(sent: InputResponses) -> Self {
         let held = sent.into_iter().map(|(key, raw)| (key, Held::Unsolicited(raw)));
-        Self { held: held.collect(), posing: Posing::default() }
+        Self { held: held.collect(), ..Self::default() }
     }
 
     /// Takes the answers that came to questions over the live connection. What came uninvited before them is forgotten.
     pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, Kind, Received)>) {
+        self.posing = self.posing();
+        self.posed_now.clear();
         self.held.retain(|_, held| !matches!(held, Held::Unsolicited(_)));
         self.held.extend(received.into_iter().map(|(key, kind, received)| (key, Held::Asked(kind, received))));
     }
@@ -133,15 +137,21 @@ impl Answers {
         }
     }
 
-    /// The question that the library asked under this key, if it asked one.
+    /// The question that the library asked under this key in an earlier round, if it asked one.
     pub(crate) fn posed(&self, key: &str) -> Option<&Posed> {
         self.posing.posed.iter().find(|posed| posed.key == key)
     }
 
-    /// Notes that the library asks this question.
+    /// Notes that the library asks this question. Where several depend on it, that is more than once in a leg.
     pub(crate) fn pose(&mut self, key: &str, question: Fingerprint, asked_again: u32) {
-        self.posing.posed.retain(|posed| posed.key != key);
-        self.posing.posed.push(Posed { key: key.to_owned(), question, asked_again });
+        self.posed_now.retain(|posed| posed.key != key);
+        self.posed_now.push(Posed { key: key.to_owned(), question, asked_again });
+    }
+
+    /// Whether a handler asks this by itself under a key that the library has asked under: the answer would be taken for one to
+    /// the library's question.
+    pub(crate) fn clashes(&self, key: &str) -> bool {
+        self.posed(key).is_some() && self.posed_now.iter().all(|posed| posed.key != key)
     }
 
     /// What a step came by without asking, as JSON text.
@@ -156,7 +166,10 @@ impl Answers {
 
     /// What the library did on the handler's behalf, for the next round's token.
     pub(crate) fn posing(&self) -> Posing {
-        self.posing.clone()
+        let Posing { mut posed, known } = self.posing.clone();
+        posed.retain(|before| self.posed_now.iter().all(|now| now.key != before.key));
+        posed.extend(self.posed_now.iter().cloned());
+        Posing { posed, known }
     }
 
     /// What the next round's token carries of these: all that a person has settled, but for what is asked again.
@@ -243,8 +256,15 @@ mod tests {
         let sent = sent(json!({"class": {"action": "accept", "content": {}}}));
         let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", Kind::Form)], &sent);
         assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
+        assert!(!answers.clashes("class"));
         answers.pose("class", [1; 16], 0);
-        assert_eq!(answers.to_posed("class"), Some((Kind::Form, Received::Accepted(json!({})))));
+        assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is no answer to it");
+        let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", Kind::Form)], &sent);
+        assert_eq!(answered.to_posed("class"), Some((Kind::Form, Received::Accepted(json!({})))));
+        assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
+        answered.pose("class", [2; 16], 1);
+        assert!(!answered.clashes("class"), "the library may ask anew");
+        assert_eq!(answered.posing().posed.len(), 1);
         let mut uninvited = Answers::unsolicited(sent);
         uninvited.pose("class", [1; 16], 0);
         assert_eq!(uninvited.to_posed("class"), None);

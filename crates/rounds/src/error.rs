@@ -280,7 +280,7 @@ impl From<FlowError> for ErrorData {
                 Refusal::frozen()
             }
             FlowError::StateUnreadable(source) => {
-                tracing::warn!(target: "rounds", error = %source, "{words}");
+                tracing::warn!(target: "rounds", error = place(&source), "{words}");
                 Refusal::frozen()
             }
             FlowError::LegacyClient
@@ -300,6 +300,11 @@ impl From<FlowError> for ErrorData {
     }
 }
 
+/// Where something kept does not fit, without what stands there: that may be what somebody typed, and does not belong in a log.
+pub(crate) fn place(error: &serde_json::Error) -> String {
+    format!("{:?} at line {}, column {}", error.classify(), error.line(), error.column())
+}
+
 impl IntoCallToolResult for FlowError {
     fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
         if self.in_words() {
@@ -307,5 +312,17 @@ impl IntoCallToolResult for FlowError {
         } else {
             Err(self.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_not_repeated_in_a_log() {
+        let misfit = serde_json::from_str::<u32>(r#""what somebody typed""#).unwrap_err();
+        assert!(misfit.to_string().contains("somebody"), "which is why");
+        assert_eq!(place(&misfit), "Data at line 1, column 21");
     }
 }

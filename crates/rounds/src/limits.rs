@@ -21,10 +21,11 @@ pub struct Limits {
     pub onces: usize,
     /// How large the value of an effect, or an entry, may be, in bytes: 16 KiB.
     pub once_bytes: usize,
-    /// How often an [`Ask`](crate::Ask) asks again for an answer that does not fit: 3 times. A handler with a
+    /// How often a question is asked again for an answer that does not fit: 3 times. A handler with a
     /// [`Round`](crate::Round) decides for itself, within the limit of rounds.
     pub reasks: u32,
-    /// How many handlers with an [`Ask`](crate::Ask) may be waiting for an answer between legs, in all: 10,000.
+    /// How many handlers may be waiting for an answer, in all: 10,000. Those are the ones with an [`Ask`](crate::Ask), between legs,
+    /// and all whose question was pushed to a client of the legacy era.
     pub frames: usize,
     /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
     pub frames_per_principal: usize,

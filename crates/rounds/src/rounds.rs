@@ -94,8 +94,8 @@ impl<H: ServerHandler> Rounds<H> {
         &self.handler
     }
 
-    /// How many handlers with an [`Ask`](crate::Ask) are kept between legs. One that waits for a client of the legacy era is in
-    /// a call in flight, and is not among them.
+    /// How many handlers wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs, and those in a call in
+    /// flight whose question was pushed to a client of the legacy era.
     pub fn waiting(&self) -> usize {
         self.core.frames.count()
     }
@@ -153,7 +153,7 @@ pub enum Legacy {
     /// connection, and it is called again with the answers, as often as it asks. Between the calls its state stays here. A
     /// connection without a way back gives [`FlowError::NoBackChannel`] at once.
     Push {
-        /// How often the handler may ask.
+        /// How often the handler may ask. [`Limits::rounds`] holds as well.
         max_rounds: u32,
         /// How long one question may wait for its answer.
         timeout: Duration,

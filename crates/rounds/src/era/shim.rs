@@ -35,7 +35,12 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
     loop {
         view.put(&mut context);
         frame.event(view.round.number, &Station::Started);
-        let returned = request.clone().call(handler, context.clone()).await;
+        // What this run of the handler starts learns when it is over, as it does where a run is a leg.
+        let mut context = context.clone();
+        context.ct = context.ct.child_token();
+        let over = context.ct.clone().drop_guard();
+        let returned = request.clone().call(handler, context).await;
+        drop(over);
         let declared = frame.take_declared();
         if returned.is_err() && declared.is_some() {
             frame.event(view.round.number, &Station::Withheld);
@@ -56,7 +61,11 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         if view.round.number >= max_rounds {
             return X::Response::failed(FlowError::TooManyRounds { limit: max_rounds });
         }
-        let received = match push(&view, asks.input_requests.unwrap_or_default(), timeout).await {
+        let requests = asks.input_requests.unwrap_or_default();
+        if requests.is_empty() && asks.request_state.is_none() {
+            return X::Response::failed(FlowError::NothingAsked);
+        }
+        let received = match push(&view, requests, timeout).await {
             Ok(received) => received,
             Err(error) => return X::Response::failed(error),
         };
@@ -80,6 +89,9 @@ async fn push(
     let limit = view.frame.core.limits.asks;
     if requests.len() > limit {
         return Err(FlowError::TooManyAsks { asks: requests.len(), limit });
+    }
+    if let Some(key) = requests.keys().find(|key| view.frame.answers().clashes(key)) {
+        return Err(FlowError::DuplicateKey { key: key.clone() });
     }
     let mut asked = Vec::new();
     for (key, request) in requests {

@@ -604,11 +604,11 @@ impl Driver {
         let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
-        let link = state.link.clone();
+        let (link, asks) = (state.link.clone(), state.open.len());
         drop(state);
         drop(withdrawn);
         let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };
-        if let Err(error) = self.admit_push() {
+        if let Err(error) = self.admit_push(asks) {
             self.answer(first, Err(error));
             return Looked::Again;
         }
@@ -634,9 +634,13 @@ impl Driver {
         Looked::Again
     }
 
-    /// Whether there may be another round of pushes. The first takes a place among those who wait, and starts the clock.
-    fn admit_push(&mut self) -> Result<(), FlowError> {
+    /// Whether there may be another round of pushes, with so many questions open. The first takes a place among those who wait, and
+    /// starts the clock.
+    fn admit_push(&mut self, asks: usize) -> Result<(), FlowError> {
         let core = &self.frame.core;
+        if asks > core.limits.asks {
+            return Err(FlowError::TooManyAsks { asks, limit: core.limits.asks });
+        }
         if self.round >= core.limits.rounds {
             return Err(FlowError::TooManyRounds { limit: core.limits.rounds });
         }
@@ -670,6 +674,8 @@ impl Driver {
         let at_work = state.effects > 0 && self.handler.is_some();
         drop(state);
         if at_work {
+            // What was asked is withdrawn at once: an answer would have the handler go on.
+            self.pushes.clear();
             tokio::spawn(async move {
                 let frame = self.frame.clone();
                 std::future::poll_fn(|cx| {

@@ -64,11 +64,16 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
     let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
-    let mut leg = pin!(leg.instrument(span));
-    // What the application plugged in, such as its observer or its way to tell principals, may panic as well; rmcp would
-    // leave its client without an answer.
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))).unwrap_or(Poll::Ready(Err(Stop::panicked().error)))
+    caught(leg.instrument(span)).await.unwrap_or_else(|| Err(Stop::panicked().error))
+}
+
+/// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
+/// left without an answer. None when it did.
+async fn caught<T>(leg: impl Future<Output = T>) -> Option<T> {
+    let mut leg = pin!(leg);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Some),
+        Err(_) => Poll::Ready(None),
     })
     .await
 }
@@ -113,11 +118,13 @@ pub(super) async fn play_errand<X: Exchange>(
     let Errand { binding, over_http, state, .. } = errand;
     let round = RoundId { flow: core.new_flow(), number: 0 };
     let mut leg = Leg { core, binding, peer, over_http, round, opened: false };
-    let played = match leg.open(&state) {
-        Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
-        Err(refusal) => Err(leg.refuse(refusal)),
-    };
-    match played {
+    let played = caught(async {
+        match leg.open(&state) {
+            Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
+            Err(refusal) => Err(leg.refuse(refusal)),
+        }
+    });
+    match played.await.unwrap_or_else(|| Err(Stop::panicked())) {
         Ok(response) => Reply::encode(Ok(&response)),
         Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
         Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
@@ -310,9 +317,7 @@ impl<'a> Leg<'a> {
         let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
         let deadline = envelope.span.deadline;
         let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
-            // Not here; whoever has it may still answer.
-            drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
-            return Err(self.refuse(Refusal::FrameGone));
+            return Err(self.nobody_there(fence).await);
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
@@ -320,6 +325,12 @@ impl<'a> Leg<'a> {
             frame.abort();
         }
         recorded
+    }
+
+    /// No handler waits here, or nobody can reach it. Nothing was run: whoever has it may still answer.
+    async fn nobody_there(&self, fence: Fence) -> Stop {
+        drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+        self.refuse(Refusal::FrameGone)
     }
 
     /// What a leg brings along to claim its round. Of the answers, those to what was asked count.
@@ -349,7 +360,7 @@ impl<'a> Leg<'a> {
         leg_token: &CancellationToken,
     ) -> Result<X::Response, Stop> {
         self.event(&Station::Routed { to: owner.clone() });
-        let bid = self.bid(&envelope, &mut sent);
+        let mut bid = self.bid(&envelope, &mut sent);
         let errand = Errand::new(self.binding.clone(), self.over_http, &self.peer.capabilities, state, &sent);
         match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
             Routed::Cancelled => Err(Stop::cancelled()),
@@ -357,13 +368,18 @@ impl<'a> Leg<'a> {
                 Some(reply) => Ok(reply?),
                 None => Err(self.refuse(Refusal::ReplyGone)),
             },
+            // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.
+            Routed::Silent => {
+                bid.keep = self.keep(envelope.span);
+                match self.claim(bid, envelope.span.expires_at, leg_token).await? {
+                    Won::Reply(reply) => self.replay::<X>(&reply),
+                    Won::Run { fence, .. } => Err(self.nobody_there(fence).await),
+                }
+            }
             // It may have replied before it went, and its reply is still there.
             Routed::Gone => match self.core.claim(self.round.claim(), bid).await.map_err(unavailable)? {
                 Claimed::Done(Some(reply)) => self.replay::<X>(&reply),
-                Claimed::Fresh { fence, .. } => {
-                    drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
-                    Err(self.refuse(Refusal::FrameGone))
-                }
+                Claimed::Fresh { fence, .. } => Err(self.nobody_there(fence).await),
                 _ => Err(self.refuse(Refusal::FrameGone)),
             },
         }
@@ -624,6 +640,11 @@ impl<'a> Leg<'a> {
         }
         if self.round.number >= limits.rounds {
             return Err(FlowError::TooManyRounds { limit: limits.rounds });
+        }
+        if resume.is_none()
+            && let Some(key) = requests.keys().find(|key| frame.answers().clashes(key))
+        {
+            return Err(FlowError::DuplicateKey { key: key.clone() });
         }
         let asked = self.peer.admit(&requests)?;
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;

@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::view::View;
 use crate::{
-    error::FlowError,
+    error::{FlowError, place},
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Orphan, What},
     observe::Station,
     seal::{Digest, envelope::Span},
@@ -248,7 +248,7 @@ fn begun(recording: impl Future<Output = ()> + Send + 'static) {
 
 fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
     serde_json::from_str(value).map_err(|error| {
-        tracing::warn!(target: "rounds", name, %error, "the value of an effect has another type now");
+        tracing::warn!(target: "rounds", name, error = place(&error), "the value of an effect has another type now");
         FlowError::StateUnreadable(error)
     })
 }

@@ -5,7 +5,7 @@
 //! sends a cancellation after its errand.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -118,8 +118,10 @@ impl Routes {
 pub(super) enum Routed {
     /// The reply, as a ledger keeps it.
     Reply(Vec<u8>),
-    /// The owner is gone, or silent for too long.
+    /// The owner is gone for certain.
     Gone,
+    /// Nothing was heard of the owner for too long.
+    Silent,
     Cancelled,
 }
 
@@ -145,14 +147,14 @@ pub(super) async fn hand(
             said = receiver.recv() => match said {
                 Some(Body::Report(reply)) => return Ok(Routed::Reply(reply)),
                 Some(_) => {}
-                None => return Ok(Routed::Gone),
+                None => return Ok(Routed::Silent),
             },
             () = leg_token.cancelled() => {
                 // One that does not arrive costs the owner the rest of the leg, and nobody else anything.
                 let _ = post(core, relay, owner, id, Body::Cancel).await;
                 return Ok(Routed::Cancelled);
             }
-            () = core.clock.sleep(SILENCE) => return Ok(Routed::Gone),
+            () = core.clock.sleep(SILENCE) => return Ok(Routed::Silent),
         }
     }
 }
@@ -169,11 +171,16 @@ impl Drop for Forget<'_> {
     }
 }
 
+/// Posts a message. A relay that is not done with it in time counts as away: nobody waits for it forever.
 async fn post(core: &Core, relay: &Arc<dyn Relay>, to: &str, id: Id, body: Body) -> Result<bool, RelayError> {
     let plaintext =
         postcard::to_stdvec(&Message { id, body }).expect("a message has no type that postcard cannot write");
     let sealed = message::seal(&core.message_keys(), core.new_nonce(), to, &plaintext);
-    relay.post(to, sealed).await
+    tokio::select! {
+        biased;
+        posted = relay.post(to, sealed) => posted,
+        () = core.clock.sleep(SILENCE) => Err(RelayError("it took too long to send a message".into())),
+    }
 }
 
 /// Takes a message that came for this instance.
@@ -191,7 +198,10 @@ pub(crate) fn deliver(core: &Arc<Core>, sealed: &[u8]) {
     };
     match message.body {
         Body::Errand { from, errand } => {
-            tokio::spawn(take(core.clone(), relay.clone(), message.id, from, errand));
+            // At once, so that a cancellation right behind it finds it. One that arrives twice is taken once.
+            if let Some(taken) = Taken::new(core, message.id) {
+                tokio::spawn(take(taken, relay.clone(), from, errand));
+            }
         }
         Body::Cancel => {
             if let Some(token) = core.routes.taken().get(&message.id) {
@@ -207,10 +217,8 @@ pub(crate) fn deliver(core: &Arc<Core>, sealed: &[u8]) {
 }
 
 /// Plays another instance's leg here, and reports.
-async fn take(core: Arc<Core>, relay: Arc<dyn Relay>, id: Id, from: String, errand: Box<Errand>) {
-    let token = CancellationToken::new();
-    core.routes.taken().insert(id, token.clone());
-    let taken = Taken { core: &core, id };
+async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Errand>) {
+    let (core, id, token) = (taken.core.clone(), taken.id, taken.token.clone());
     let played = async {
         match errand.binding.method {
             Method::Tool => leg::play_errand::<CallToolRequestParams>(&core, *errand, token).await,
@@ -218,30 +226,47 @@ async fn take(core: Arc<Core>, relay: Arc<dyn Relay>, id: Id, from: String, erra
             Method::Resource => leg::play_errand::<ReadResourceRequestParams>(&core, *errand, token).await,
         }
     };
-    tokio::pin!(played);
-    let reply = loop {
-        tokio::select! {
-            biased;
-            reply = &mut played => break reply,
-            () = core.clock.sleep(SIGN_OF_LIFE) => {
-                // Whoever hears none gives up by itself.
-                let _ = post(&core, &relay, &from, id, Body::AtIt).await;
-            }
+    // Beside the leg, which a slow relay is not to hold up.
+    let signs = async {
+        loop {
+            core.clock.sleep(SIGN_OF_LIFE).await;
+            // Whoever hears none looks for the reply by itself.
+            let _ = post(&core, &relay, &from, id, Body::AtIt).await;
         }
     };
+    let reply = tokio::select! {
+        biased;
+        reply = played => reply,
+        () = signs => unreachable!("signs of life go on until they are dropped"),
+    };
     drop(taken);
-    if let Some(reply) = reply {
-        let _ = post(&core, &relay, &from, id, Body::Report(reply)).await;
+    if let Some(reply) = reply
+        && let Err(error) = post(&core, &relay, &from, id, Body::Report(reply)).await
+    {
+        tracing::warn!(target: "rounds", %error, "a reply could not be reported to the instance where its leg landed");
     }
 }
 
-/// Forgets an errand that was taken when it is over, however it ended.
-struct Taken<'a> {
-    core: &'a Core,
+/// An errand that was taken, until it is over, however it ended.
+struct Taken {
+    core: Arc<Core>,
     id: Id,
+    token: CancellationToken,
 }
 
-impl Drop for Taken<'_> {
+impl Taken {
+    /// None when it is under way already.
+    fn new(core: &Arc<Core>, id: Id) -> Option<Self> {
+        let token = CancellationToken::new();
+        match core.routes.taken().entry(id) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(free) => free.insert(token.clone()),
+        };
+        Some(Self { core: core.clone(), id, token })
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
         self.core.routes.taken().remove(&self.id);
     }

@@ -149,7 +149,7 @@ impl<T> Posed<T> {
             Inner::Known(value) => return Ok(Settled::Value(value)),
             Inner::Question(question) => question,
         };
-        let request = question.request(question.message.clone())?;
+        let request = question.request(view, question.message.clone())?;
         let fingerprint = of_question(&request);
         let answers = view.frame.answers();
         let before = answers.posed(&question.key).filter(|posed| posed.question == fingerprint);
@@ -174,7 +174,7 @@ impl<T> Posed<T> {
             Some(problem) if asked_again == view.frame.core.limits.reasks => {
                 return Err(FlowError::Invalid { question: question.message, problem });
             }
-            Some(problem) => (question.request(problem.noted(&question.message))?, asked_again + 1),
+            Some(problem) => (question.request(view, problem.noted(&question.message))?, asked_again + 1),
         };
         view.frame.answers().pose(&question.key, fingerprint, asked_again);
         Ok(Settled::Asks(question.key, Box::new(request)))
@@ -193,13 +193,14 @@ impl<T> Question<T> {
         if self.url.is_some() { Kind::Url } else { Kind::Form }
     }
 
-    fn request(&self, message: String) -> Result<InputRequest, FlowError> {
+    fn request(&self, view: &View, message: String) -> Result<InputRequest, FlowError> {
         let params = match &self.url {
             Some(url) => ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: self.key.clone(),
+                // Of this flow alone, and the same on all of its legs.
+                elicitation_id: format!("{}-{}", view.round.flow, self.key),
             },
             None => {
                 let requested_schema = (self.form)(&self.key)?.schema();

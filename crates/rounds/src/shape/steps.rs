@@ -85,7 +85,7 @@ where
     /// Adds a step that comes to a `T`. It is given what the steps before it came to, and asks, or gives the value at once.
     ///
     /// It may look things up, and is to have no effects: it runs when the flow first comes to it, and once more for every answer
-    /// that does not fit. With its value in, it does not run again.
+    /// that does not fit, is missing or is a refusal. With its value in, it does not run again.
     pub fn step<T, F, Fut>(self, name: impl Into<String>, step: F) -> Steps<S, P, C::Output>
     where
         T: StepValue,
@@ -350,16 +350,18 @@ impl<S, P> Step<S, P> {
         {
             return Ok(Some(value));
         }
-        let posed = pose().await?.map(|posed| posed.key(name));
         let refused = match answered {
             Some((_, Received::Declined)) => Some(Refused::Declined),
             Some((_, Received::Cancelled)) => Some(Refused::Cancelled),
             _ => None,
         };
         if let Some(how) = refused {
+            // What was asked is only to be named: a no is a no, also where the step comes to something else by now, or fails.
+            let posed = pose().await.ok().flatten();
             let question = posed.as_ref().and_then(Posed::message).unwrap_or(name).to_owned();
             return Err(Halt::Refused { step: name.to_owned(), question, how });
         }
+        let posed = pose().await?.map(|posed| posed.key(name));
         let value = match posed.map(|posed| posed.settle(&self.view, false)).transpose()? {
             Some(Settled::Asks(key, request)) => {
                 let requests = InputRequests::from([(key, *request)]);

@@ -181,6 +181,20 @@ async fn pushes_are_rounds_and_are_limited_like_them() {
 }
 
 #[tokio::test]
+async fn no_more_questions_are_pushed_at_once_than_a_round_may_have() {
+    let both = |ask: Ask| async move {
+        let (one, two) = tokio::try_join!(ask.confirm("One?"), ask.confirm("Two?"))?;
+        Ok(format!("{one} {two}"))
+    };
+    let stage = stage_with(both, |builder| builder.limits(Limits::default().with_asks(1)));
+    for client in [Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await] {
+        let told = tokio::time::timeout(Duration::from_secs(60), client.call("x", json!({}))).await.unwrap().text();
+        assert_eq!(told, "2 questions at once are more than the 1 that one round may have");
+        assert!(!client.was_pushed().await);
+    }
+}
+
+#[tokio::test]
 async fn those_who_wait_for_a_push_take_places_too() {
     let stage = stage_with(units, |builder| builder.limits(Limits::default().with_frames(1, 1)));
     let client = Client::legacy(stage.server.clone()).await;

@@ -9,7 +9,7 @@ use std::{
 use rounds::{
     Ask, BoxFuture, BuildError, FlowError, Inbox, KeyRing, Refusal, Relay, RelayError, Rounds,
     ledger::MemoryLedger,
-    observe::{Outcome, Station},
+    observe::{Event, Observe, Outcome, Station},
     test::{Client, Clock, Events},
 };
 use serde_json::json;
@@ -26,6 +26,10 @@ struct Wires {
     /// Instances that are there and hear nothing.
     deaf: Vec<String>,
     away: bool,
+    /// How many of the next messages are never done being sent.
+    stuck: usize,
+    /// Keeps the messages for an instance back.
+    held: HashMap<String, Vec<Vec<u8>>>,
     carried: Vec<(String, Vec<u8>)>,
 }
 
@@ -36,6 +40,23 @@ impl Hub {
 
     fn at(&self, here: &str) -> Wire {
         Wire { hub: self.clone(), here: here.to_owned() }
+    }
+
+    fn gets_stuck(&self) -> bool {
+        let mut wires = self.wires();
+        let stuck = wires.stuck > 0;
+        wires.stuck = wires.stuck.saturating_sub(1);
+        stuck
+    }
+
+    /// Until this holds of the hub.
+    async fn until(&self, holds: impl Fn(&Wires) -> bool) {
+        let held = async {
+            while !holds(&self.wires()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(held).await;
     }
 }
 
@@ -52,9 +73,16 @@ impl Relay for Wire {
     fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
         let to = to.to_owned();
         Box::pin(async move {
+            if self.hub.gets_stuck() {
+                return std::future::pending().await;
+            }
             let mut wires = self.hub.wires();
             if wires.away {
                 return Err(RelayError("the hub is away".into()));
+            }
+            if let Some(held) = wires.held.get_mut(&to) {
+                held.push(message);
+                return Ok(true);
             }
             let Some(inbox) = wires.inboxes.get(&to).cloned() else { return Ok(false) };
             if !wires.deaf.contains(&to) {
@@ -86,10 +114,20 @@ where
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
     fn of(tool: F) -> Self {
+        Self::observed(tool, None)
+    }
+
+    /// One whose instance `a` has another observer.
+    fn observed(tool: F, observer: Option<Clumsy>) -> Self {
         let (hub, clock, ledger) = (Hub::default(), Clock::new(), MemoryLedger::new());
         let events = [Events::new(), Events::new()];
-        let instance = |name: &str, events: &Events| {
-            Rounds::builder(Tool(tool.clone()))
+        let instance = |name: &str, events: &Events, observer: Option<Clumsy>| {
+            let builder = Rounds::builder(Tool(tool.clone()));
+            let builder = match observer {
+                Some(observer) => builder.observe(observer),
+                None => builder,
+            };
+            builder
                 .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
                 .audience("fleet")
                 .ledger(ledger.clone())
@@ -99,7 +137,7 @@ where
                 .build()
                 .unwrap()
         };
-        let (a, b) = (instance("a", &events[0]), instance("b", &events[1]));
+        let (a, b) = (instance("a", &events[0], observer), instance("b", &events[1], None));
         Self { a, b, hub, clock, events }
     }
 
@@ -110,6 +148,44 @@ where
     /// Until the leg of an instance has handed itself over and waits.
     async fn until_routed(&self, instance: usize) {
         self.events[instance].until(1, |station| matches!(station, Station::Routed { .. })).await;
+    }
+}
+
+/// What hangs fails.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
+}
+
+/// An observer that cannot bear to see a handler resumed.
+struct Clumsy;
+
+impl Observe for Clumsy {
+    fn event(&self, event: &Event<'_>) {
+        assert!(*event.station != Station::Resumed, "the observer stumbles");
+    }
+}
+
+/// A handler that has its answer, and is then at work until it is released.
+#[derive(Clone, Default)]
+struct Work {
+    begun: Count,
+    dropped: Count,
+    release: Arc<tokio::sync::Notify>,
+}
+
+impl Work {
+    fn tool(&self) -> impl Fn(Ask) -> BoxFuture<'static, Result<String, FlowError>> + Clone + Send + Sync + use<> {
+        let work = self.clone();
+        move |ask: Ask| {
+            let Self { begun, dropped, release } = work.clone();
+            Box::pin(async move {
+                let _dropped = dropped.on_drop();
+                let units: Units = ask.form("Which units?").await?;
+                begun.up();
+                release.notified().await;
+                Ok(format!("{units:?}"))
+            })
+        }
     }
 }
 
@@ -242,6 +318,97 @@ async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
     fleet.events[1].until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
     answer.send(&a).await.frozen();
     assert_eq!(begun.get(), 1);
+}
+
+#[tokio::test]
+async fn a_cancellation_that_comes_right_behind_its_errand_counts() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    fleet.hub.wires().held.insert("a".to_owned(), vec![]);
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    fleet.hub.until(|wires| wires.held["a"].len() == 1).await;
+    leg.cancel().await;
+    fleet.hub.until(|wires| wires.held["a"].len() == 2).await;
+    let (inbox, held) = {
+        let mut wires = fleet.hub.wires();
+        (wires.inboxes["a"].clone(), wires.held.remove("a").unwrap())
+    };
+    for message in held {
+        inbox.deliver(&message);
+    }
+    work.dropped.reaches(1).await;
+}
+
+#[tokio::test]
+async fn an_errand_that_arrives_twice_is_cancelled_all_the_same() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    work.begun.reaches(1).await;
+    let (inbox, errand) = {
+        let wires = fleet.hub.wires();
+        (wires.inboxes["a"].clone(), wires.carried[0].1.clone())
+    };
+    inbox.deliver(&errand);
+    // Whoever was started by it has come as far as it gets.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    leg.cancel().await;
+    work.dropped.reaches(1).await;
+}
+
+#[tokio::test]
+async fn a_relay_on_which_nothing_moves_holds_nothing_up() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    fleet.hub.wires().stuck = 1;
+    let sleepers = fleet.clock.sleepers();
+    let leg = answer.start(&b).await;
+    in_time(fleet.clock.until_asleep(sleepers + 1)).await;
+    fleet.clock.advance(Duration::from_millis(2001));
+    assert_eq!(in_time(leg.finish()).await.error()["data"]["reason"], "retry");
+
+    let leg = answer.start(&b).await;
+    work.begun.reaches(1).await;
+    fleet.hub.wires().stuck = 1;
+    fleet.clock.advance(Duration::from_millis(701));
+    fleet.hub.until(|wires| wires.stuck == 0).await;
+    work.release.notify_one();
+    assert_eq!(in_time(leg.finish()).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    work.begun.reaches(1).await;
+    fleet.hub.wires().deaf.push("b".to_owned());
+    fleet.clock.advance(Duration::from_millis(2001));
+    in_time(fleet.events[1].until(1, |station| *station == Station::Waiting)).await;
+    work.release.notify_one();
+    assert_eq!(in_time(leg.finish()).await.text(), "Metric");
+    assert_eq!(work.begun.get(), 1);
+}
+
+#[tokio::test]
+async fn a_panic_at_the_owner_is_told_where_the_leg_landed() {
+    let fleet = Fleet::observed(two_questions, Some(Clumsy));
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    let ended = in_time(answer.send(&b)).await;
+    assert_eq!(ended.error()["message"], "the handler panicked");
 }
 
 #[tokio::test]

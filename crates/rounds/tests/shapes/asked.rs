@@ -9,7 +9,8 @@ use rmcp::{
     tool, tool_router,
 };
 use rounds::{
-    Answer, Ask, Asked, Era, FixedQuestion, FlowError, Given, Posed, Question, Round, observe::Station, test::Client,
+    Answer, Ask, Asked, Era, FixedQuestion, FlowError, Given, Legacy, Posed, Question, Round, observe::Station,
+    test::Client,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -83,6 +84,29 @@ impl Question<Shop> for Clash {
 
     fn ask(_shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
         Ok(Posed::form("Something else?").key("units"))
+    }
+}
+
+/// How many at the price of just now, on which another question depends.
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Lot(u32);
+
+impl Question<Shop> for Lot {
+    type On = ();
+
+    fn ask(shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
+        Ok(Posed::form(format!("How many at {}?", shop.price())))
+    }
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Bought(bool);
+
+impl Question<Shop> for Bought {
+    type On = Asked<Lot>;
+
+    fn ask(_shop: &Shop, Asked(lot): Self::On) -> Result<Posed<Self>, FlowError> {
+        Ok(Posed::form(format!("Buy {}?", lot.0)))
     }
 }
 
@@ -162,6 +186,23 @@ impl Shop {
     }
 }
 
+/// Bodies that ask in ways that do not go with what they declare.
+#[tool_router(router = at_odds, vis = "pub(super)")]
+impl Shop {
+    #[tool]
+    async fn lots(&self, Asked((lot, bought)): Asked<(Lot, Bought)>) -> String {
+        format!("{} {}", lot.0, bought.0)
+    }
+
+    #[tool]
+    async fn same_key(&self, Asked(units): Asked<Units>, round: Round) -> Result<CallToolResponse, FlowError> {
+        match round.number() {
+            0 | 1 => round.ask_form::<Units>("units", "Wipe everything, in which units?"),
+            _ => Ok(rounds::text(format!("{units:?}"))),
+        }
+    }
+}
+
 #[prompt_router]
 impl Shop {
     #[prompt]
@@ -180,7 +221,11 @@ pub(super) fn read_forecast(
 }
 
 fn stage() -> Stage {
-    let shop = Shop { tool_router: Shop::declared(), prompt_router: Shop::prompt_router(), ..Shop::default() };
+    let shop = Shop {
+        tool_router: Shop::declared() + Shop::at_odds(),
+        prompt_router: Shop::prompt_router(),
+        ..Shop::default()
+    };
     shop.set_price(10);
     Stage::with(shop, |builder| builder)
 }
@@ -302,6 +347,48 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_three_times() {
 }
 
 #[tokio::test]
+async fn a_question_on_which_another_depends_is_asked_again_as_often_as_any() {
+    let stage = stage();
+    let client = stage.modern().await;
+    let mut asked = client.call("buy", json!({"id": "many"})).await.asked();
+    for _ in 0..3 {
+        asked = asked.accept("amount", json!({"amount": "three"})).send(&client).await.asked();
+        assert_eq!(asked.keys(), ["amount"]);
+    }
+    assert!(asked.accept("amount", json!({"amount": "three"})).send(&client).await.is_tool_error());
+}
+
+#[tokio::test]
+async fn nothing_follows_from_an_answer_to_a_question_that_has_changed() {
+    let stage = stage();
+    let client = stage.modern().await;
+    let cheap = client.call("lots", json!({})).await.asked();
+    stage.server.handler().set_price(99);
+    let dear = cheap.accept("lot", json!({"lot": 3})).send(&client).await.asked();
+    assert_eq!((dear.keys(), dear.message("lot")), (vec!["lot"], "How many at 99?"));
+    let bought = dear.accept("lot", json!({"lot": 1})).send(&client).await.asked();
+    assert_eq!(bought.message("bought"), "Buy 1?");
+}
+
+/// Or else the answer to the body's question would be taken for one to the declared question.
+#[tokio::test]
+async fn a_body_that_asks_under_the_key_of_what_is_declared_is_told() {
+    const TOLD: &str = "two questions of this round have the key `units`: give each its own";
+    let stage = stage();
+    let client = stage.modern().await;
+    let units = client.call("same_key", json!({})).await.asked();
+    let ended = units.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(ended.error()["message"], TOLD);
+
+    let shop = Shop { tool_router: Shop::at_odds(), ..Shop::default() };
+    let stage = Stage::with(shop, |builder| builder.legacy(Legacy::push()));
+    let client = stage.legacy().await;
+    let leg = client.start("tools/call", json!({"name": "same_key"})).await;
+    client.pushed().await.unwrap().answer(accept(json!({"units": "metric"}))).await;
+    assert_eq!(leg.finish().await.error()["message"], TOLD);
+}
+
+#[tokio::test]
 async fn answers_that_nobody_asked_for_are_not_looked_at() {
     let stage = stage();
     let client = stage.modern().await;
@@ -309,7 +396,6 @@ async fn answers_that_nobody_asked_for_are_not_looked_at() {
     let uninvited = json!({"name": "weather", "arguments": {}, "inputResponses": answers});
     assert_eq!(client.request("tools/call", uninvited).await.asked().keys(), ["units"]);
 
-    // What a guard asked in the body under the same key is no answer to what is declared.
     let first = client.call("in_turn", json!({})).await.asked();
     let forged = first.accept("units", json!({"units": "metric"})).accept("day", json!({"day": "forged"}));
     assert_eq!(forged.send(&client).await.asked().keys(), ["day"]);
@@ -337,6 +423,9 @@ async fn a_page_can_be_declared_as_well() {
     assert_eq!(asked.question("sign_in")["params"]["url"], "https://example.org/sign-in");
     let agreed = asked.retry().respond("sign_in", json!({"action": "accept"}));
     assert_eq!(agreed.send(&client).await.text(), "signed in");
+    let other = client.call("visit", json!({})).await.asked();
+    let id = |asked: &rounds::test::Asked| asked.question("sign_in")["params"]["elicitationId"].clone();
+    assert_ne!(id(&asked), id(&other), "a client may know pages by their ids");
 }
 
 #[tokio::test]

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use rmcp::{
+    RoleServer,
     handler::server::{
         router::tool::ToolRouter,
         tool::{InputResponses, RequestState, ToolRoute},
     },
     model::{CallToolResponse, ElicitRequest, InputRequest, InputRequests, InputRequiredResult},
+    service::RequestContext,
     tool, tool_router,
 };
 use rounds::{
@@ -70,6 +72,42 @@ impl Shop {
                 InputRequiredResult::new(Some(requests), Some("kept".to_owned())).into()
             }
         }
+    }
+
+    #[tool]
+    async fn nothing(&self) -> CallToolResponse {
+        self.count("nothing");
+        InputRequiredResult::new(None, None).into()
+    }
+
+    /// Starts something that goes on for as long as this run of it.
+    #[tool]
+    async fn starts(&self, round: Round, context: RequestContext<RoleServer>) -> Result<CallToolResponse, FlowError> {
+        let (over, counts) = (context.ct.clone(), self.counts.clone());
+        tokio::spawn(async move {
+            over.cancelled().await;
+            *counts.lock().unwrap().entry("over".to_owned()).or_default() += 1;
+        });
+        match round.given::<bool>("more") {
+            Given::Accepted(_) => Ok(text("started")),
+            _ => round.ask_form::<bool>("more", "More?"),
+        }
+    }
+
+    /// Asks while an effect is under way that takes its time.
+    #[tool]
+    async fn meanwhile(&self, round: Round, ask: Ask) -> Result<String, FlowError> {
+        let effect = round.once("charge", async || {
+            self.count("charge");
+            std::future::pending::<()>().await;
+        });
+        let asked = async {
+            let sure = ask.confirm("Sure?").await?;
+            self.count("after");
+            Ok(sure)
+        };
+        let ((), sure) = tokio::try_join!(effect, asked)?;
+        Ok(sure.to_string())
     }
 
     #[tool]
@@ -168,6 +206,50 @@ async fn a_request_that_is_cancelled_takes_its_question_back() {
     client.notified("notifications/cancelled").await;
     stage.events.until(1, |station| *station == rounds::observe::Station::Ended(Outcome::Cancelled)).await;
     assert_eq!(stage.counted("guard"), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_is_cancelled_in_the_middle_of_an_effect_takes_its_question_back_at_once() {
+    let stage = stage(Legacy::push());
+    let client = stage.legacy().await;
+    let leg = start(&client, "meanwhile").await;
+    let pushed = client.pushed().await.unwrap();
+    leg.cancel().await;
+    let withdrawn = client.notified("notifications/cancelled");
+    tokio::time::timeout(Duration::from_secs(60), withdrawn).await.unwrap();
+    pushed.answer(accept(json!({"confirm": true}))).await;
+    assert_eq!(client.call("looks", json!({})).await.text(), "true true", "it is still there");
+    assert_eq!((stage.counted("charge"), stage.counted("after")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_guard_that_asks_nothing_and_keeps_nothing_is_told() {
+    let stage = stage(Legacy::push());
+    for client in [stage.modern().await, stage.legacy().await] {
+        let ended = client.call("nothing", json!({})).await;
+        assert_eq!(ended.error()["message"], "a round needs a question or a state to keep");
+    }
+    assert_eq!(stage.counted("nothing"), 2);
+}
+
+#[tokio::test]
+async fn what_a_run_started_learns_when_that_run_is_over() {
+    let stage = stage(Legacy::push());
+    let client = stage.legacy().await;
+    let over = async |runs| {
+        let told = async {
+            while stage.counted("over") < runs {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    };
+    let leg = start(&client, "starts").await;
+    let pushed = client.pushed().await.unwrap();
+    over(1).await;
+    pushed.answer(accept(json!({"more": true}))).await;
+    assert_eq!(leg.finish().await.text(), "started");
+    over(2).await;
 }
 
 #[tokio::test]

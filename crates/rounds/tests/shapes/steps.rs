@@ -154,6 +154,24 @@ async fn a_refused_step_ends_the_call_in_words_or_by_the_rule_of_its_author() {
     assert_eq!(stage.counted("finish"), 0);
 }
 
+/// The question is looked for once more, only to be named in the refusal.
+#[tokio::test]
+async fn a_person_who_said_no_said_no_whatever_the_step_comes_to_by_then() {
+    let away = Steps::<Shop, Trip>::new("away", "")
+        .step::<Units, _, _>("units", async |step, ()| {
+            step.server().count("units");
+            match step.server().counts.lock().unwrap()["units"] {
+                1 => Ok(Posed::form("Which units?")),
+                _ => Err(FlowError::failed("The catalogue is away.")),
+            }
+        })
+        .finish(async |_, _| Ok("never".to_owned()));
+    let stage = Stage::of_route(away.build().unwrap());
+    let client = stage.modern().await;
+    let units = client.call("away", json!({"to": "Rome"})).await.asked();
+    assert_eq!(units.decline("units").send(&client).await.text(), "The user declined: units");
+}
+
 #[test]
 fn two_steps_of_one_name_make_no_tool() {
     let twice = Steps::<Shop, Trip>::new("twice", "")
