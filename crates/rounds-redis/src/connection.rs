@@ -63,6 +63,14 @@ impl Connection {
         self.bounded(number, sending).await
     }
 
+    /// Looks at a part of all names.
+    pub(crate) async fn scan(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<String>), Away> {
+        let (mut manager, number) = self.current();
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+        self.bounded(number, scan.query_async(&mut manager)).await
+    }
+
     /// Asks the server about itself.
     pub(crate) async fn info(&self, section: &str) -> Result<String, Away> {
         let (mut manager, _) = self.current();
