@@ -2,8 +2,10 @@
 
 mod colour;
 mod duration;
+mod fleet;
 mod keys;
 mod person;
+mod reload;
 mod serve;
 mod tour;
 
@@ -97,6 +99,8 @@ enum Failure {
     Keys(#[from] KeyError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error("cannot share {redis}")]
+    Redis { redis: String, source: Box<dyn Error + Send + Sync> },
     #[error("cannot open the token")]
     Token(#[source] Refusal),
     #[error("the token has no journal: only those of durable handlers have one")]
