@@ -5,7 +5,7 @@
 //! sends a cancellation after its errand.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -209,7 +209,11 @@ pub(crate) fn deliver(core: &Arc<Core>, sealed: &[u8]) {
 /// Plays another instance's leg here, and reports.
 async fn take(core: Arc<Core>, relay: Arc<dyn Relay>, id: Id, from: String, errand: Box<Errand>) {
     let token = CancellationToken::new();
-    core.routes.taken().insert(id, token.clone());
+    match core.routes.taken().entry(id) {
+        // It came twice. Who cancels it means the one that is at work.
+        Entry::Occupied(_) => return,
+        Entry::Vacant(free) => free.insert(token.clone()),
+    };
     let taken = Taken { core: &core, id };
     let played = async {
         match errand.binding.method {

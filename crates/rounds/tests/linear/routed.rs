@@ -245,6 +245,37 @@ async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
 }
 
 #[tokio::test]
+async fn an_errand_that_comes_twice_is_cancelled_all_the_same() {
+    let (begun, dropped) = (Count::default(), Count::default());
+    let fleet = Fleet::of({
+        let (begun, dropped) = (begun.clone(), dropped.clone());
+        move |ask: Ask| {
+            let (begun, dropped) = (begun.clone(), dropped.clone());
+            async move {
+                let _dropped = dropped.on_drop();
+                let _: Units = ask.form("Which units?").await?;
+                begun.up();
+                std::future::pending().await
+            }
+        }
+    });
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    begun.reaches(1).await;
+    let (inbox, errand) = {
+        let wires = fleet.hub.wires();
+        (wires.inboxes["a"].clone(), wires.carried[0].1.clone())
+    };
+    inbox.deliver(&errand);
+    // What was delivered is taken in the order of delivery.
+    tokio::task::yield_now().await;
+    leg.cancel().await;
+    dropped.reaches(1).await;
+    assert_eq!(fleet.a.waiting(), 0);
+}
+
+#[tokio::test]
 async fn a_relay_that_is_away_costs_a_retry_and_nothing_else() {
     let fleet = Fleet::of(two_questions);
     let (a, b) = fleet.clients().await;
