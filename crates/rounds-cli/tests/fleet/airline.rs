@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::json;
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     Fleet,
@@ -24,7 +24,7 @@ const KILLS: usize = 9;
 #[tokio::test]
 async fn a_thousand_flights_with_kills_are_charged_once_each() {
     let fleet = Arc::new(Fleet::start().await);
-    let (next, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new((AtomicUsize::new(0), Notify::new())));
+    let (next, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0)));
     let mut people = JoinSet::new();
     for _ in 0..AT_ONCE {
         let (fleet, next, ended) = (fleet.clone(), next.clone(), ended.clone());
@@ -35,8 +35,7 @@ async fn a_thousand_flights_with_kills_are_charged_once_each() {
                     return;
                 }
                 book(&fleet, number).await;
-                ended.0.fetch_add(1, Ordering::SeqCst);
-                ended.1.notify_waiters();
+                ended.send_modify(|flights| *flights += 1);
             }
         });
     }
@@ -64,19 +63,8 @@ fn flight(number: usize) -> String {
     format!("LHR to FCO on day {number}, seat 12A")
 }
 
-async fn until(ended: &(AtomicUsize, Notify), flights: usize) {
-    in_time("the next flights", async {
-        loop {
-            let more = ended.1.notified();
-            tokio::pin!(more);
-            more.as_mut().enable();
-            if ended.0.load(Ordering::SeqCst) >= flights {
-                return;
-            }
-            more.await;
-        }
-    })
-    .await;
+async fn until(ended: &watch::Sender<usize>, wanted: usize) {
+    in_time("the next flights", ended.subscribe().wait_for(|flights| *flights >= wanted)).await.unwrap();
 }
 
 async fn check_the_books(fleet: &Fleet) {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::Stdio,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -13,7 +13,7 @@ use std::{
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStderr, Command},
-    sync::Notify,
+    sync::watch,
 };
 
 use crate::in_time;
@@ -47,10 +47,8 @@ impl Instance {
         Self { name, url, child, log }
     }
 
-    /// Kills it, and gives the wait for its end.
-    pub(crate) fn kill(&mut self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn kill(&mut self) {
         self.child.start_kill().unwrap();
-        self.log.clone().ended()
     }
 
     /// Sends a signal by name.
@@ -67,46 +65,34 @@ impl Instance {
 
 /// What an instance has logged. It is read all the time, so that no instance waits for its reader.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<(Mutex<(Vec<String>, bool)>, Notify)>);
+pub(crate) struct Log(Arc<watch::Sender<Said>>);
+
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    ended: bool,
+}
 
 impl Log {
     async fn keep(self, mut lines: Lines<BufReader<ChildStderr>>) {
         while let Ok(Some(line)) = lines.next_line().await {
-            self.0.0.lock().unwrap().0.push(line);
-            self.0.1.notify_waiters();
+            self.0.send_modify(|said| said.lines.push(line));
         }
-        self.0.0.lock().unwrap().1 = true;
-        self.0.1.notify_waiters();
+        self.0.send_modify(|said| said.ended = true);
     }
 
     /// Waits until it has ended.
-    pub(crate) async fn ended(self) {
-        self.until("the end", |_, ended| ended).await;
+    pub(crate) async fn ended(&self) {
+        self.until("the end", |said| said.ended).await;
     }
 
     /// Waits until it has said something this often.
     pub(crate) async fn says(&self, what: &str, times: usize) {
-        self.until(what, |lines, _| lines.iter().filter(|line| line.contains(what)).count() >= times).await;
+        self.until(what, |said| said.lines.iter().filter(|line| line.contains(what)).count() >= times).await;
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&[String], bool) -> bool) {
-        let (log, changed) = &*self.0;
-        in_time(what, async {
-            loop {
-                let change = changed.notified();
-                tokio::pin!(change);
-                change.as_mut().enable();
-                let so = {
-                    let log = log.lock().unwrap();
-                    is_so(&log.0, log.1)
-                };
-                if so {
-                    return;
-                }
-                change.await;
-            }
-        })
-        .await;
+    async fn until(&self, what: &str, is_so: impl FnMut(&Said) -> bool) {
+        in_time(what, self.0.subscribe().wait_for(is_so)).await.unwrap();
     }
 }
 

@@ -56,7 +56,7 @@ async fn killed_in_the_middle_of_a_leg_nobody_hangs() {
     let waits = linear.metric(&fleet.send_to(0, &linear).await.unwrap());
     let replayed = durable.metric(&fleet.send_to(0, &durable).await.unwrap());
     // It takes legs, and does not come to do anything about them.
-    fleet.instances[0].lock().unwrap().signal("STOP");
+    fleet.signal(0, "STOP");
     let mut connection = TcpStream::connect(fleet.address(0)).await.unwrap();
     connection.write_all(replayed.to_http(&fleet.address(0)).as_bytes()).await.unwrap();
     let before = fleet.published().await;

@@ -27,7 +27,7 @@ use std::{
 };
 
 use call::Call;
-use instance::{Instance, Keys};
+use instance::{Instance, Keys, Log};
 use serde_json::Value;
 use server::Redis;
 
@@ -70,16 +70,29 @@ impl Fleet {
         self.instances[at].lock().unwrap().url.clone()
     }
 
-    /// The channel on which an instance listens, whichever run of it that is.
+    /// Whether an instance of this name is there to be given legs.
     async fn listens(&self, name: &str) -> bool {
         let channels: Vec<String> = self.redis.ask("PUBSUB CHANNELS", &[]).await;
         channels.iter().any(|channel| channel.starts_with(&format!("gallery:to:{name}-")))
     }
 
+    fn log(&self, at: usize) -> Log {
+        self.instances[at].lock().unwrap().log()
+    }
+
+    fn signal(&self, at: usize, name: &str) {
+        self.instances[at].lock().unwrap().signal(name);
+    }
+
     /// Kills an instance without a warning, and waits until Redis knows.
     async fn kill(&self, at: usize) {
-        let gone = self.instances[at].lock().unwrap().kill();
-        gone.await;
+        let name = {
+            let mut instance = self.instances[at].lock().unwrap();
+            instance.kill();
+            instance.name
+        };
+        self.log(at).ended().await;
+        in_time("the end of the subscription", async { while self.listens(name).await {} }).await;
     }
 
     /// Starts an instance in place of one that is gone.

@@ -50,7 +50,7 @@ async fn an_instance_that_is_cut_off_from_redis_serves_nobody_and_comes_back_by_
     assert_eq!(text(&fleet.send(&replayed).await), METRIC);
 
     cable.mend();
-    fleet.instances[0].lock().unwrap().log().says("subscribed to Redis again", 1).await;
+    fleet.log(0).says("subscribed to Redis again", 1).await;
     let asked = in_time("a first leg", async {
         loop {
             let response = fleet.send_to(0, &linear).await.unwrap();

@@ -31,12 +31,11 @@ async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
     let of_the_old_key_alone = fleet.opened().await;
     for (times, keys) in [&[1, 2][..], &[2, 1]].into_iter().enumerate() {
         fleet.keys.write(keys);
-        for (at, instance) in fleet.instances.iter().enumerate() {
+        for at in 0..3 {
             // Before each of them knows: whoever seals with a key, all others can open it.
             let answers = fleet.opened().await;
-            let log = instance.lock().unwrap().log();
-            instance.lock().unwrap().signal("HUP");
-            log.says("read the keys again", times + 1).await;
+            fleet.signal(at, "HUP");
+            fleet.log(at).says("read the keys again", times + 1).await;
             fleet.go_on(&answers, &format!("{keys:?} at {at}")).await;
         }
     }
@@ -44,10 +43,9 @@ async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
     let left_open = fleet.opened().await;
     fleet.go_on(&of_the_old_key_alone[..2], "the new key seals").await;
     fleet.keys.write(&[2]);
-    for instance in &fleet.instances {
-        let log = instance.lock().unwrap().log();
-        instance.lock().unwrap().signal("HUP");
-        log.says("read the keys again", 3).await;
+    for at in 0..3 {
+        fleet.signal(at, "HUP");
+        fleet.log(at).says("read the keys again", 3).await;
     }
     fleet.go_on(&before_the_old_key_went, "sealed with the new key").await;
     for answer in &of_the_old_key_alone[2..] {
@@ -56,10 +54,9 @@ async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
 
     // A file that cannot be used changes nothing.
     fleet.keys.write(&[]);
-    for instance in &fleet.instances {
-        let log = instance.lock().unwrap().log();
-        instance.lock().unwrap().signal("HUP");
-        log.says("the keys stay as they are", 1).await;
+    for at in 0..3 {
+        fleet.signal(at, "HUP");
+        fleet.log(at).says("the keys stay as they are", 1).await;
     }
     fleet.go_on(&left_open, "with an empty file").await;
 }
