@@ -129,3 +129,34 @@ async fn an_instance_that_is_gone_costs_nobody_a_call() {
         assert_eq!(text(&nginx.send(&fleet, &call.metric(&asked)).await), METRIC);
     }
 }
+
+#[tokio::test]
+async fn a_client_of_the_legacy_era_finds_its_session_again() {
+    let fleet = Fleet::start().await;
+    let nginx = Nginx::start(&fleet).await;
+    let post = |session: Option<&str>, message: Value| {
+        let mut request = fleet.http.post(&nginx.url).header("Accept", "application/json, text/event-stream");
+        if let Some(session) = session {
+            request = request.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", "2025-11-25");
+        }
+        in_time("a request through nginx", request.json(&message).send())
+    };
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "fleet", "version": "1"},
+    }});
+    let begun = post(None, initialize).await.unwrap();
+    let session = begun.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert!(post(Some(&session), ready).await.unwrap().status().is_success());
+    for id in 2..8 {
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+            "name": "weather_e", "arguments": {"location": "Tokyo"},
+        }});
+        let response = post(Some(&session), call).await.unwrap();
+        assert!(response.status().is_success(), "{response:?}");
+        let said = in_time("the response", response.text()).await.unwrap();
+        assert!(said.contains(METRIC), "{said}");
+    }
+}
