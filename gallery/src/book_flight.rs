@@ -28,19 +28,20 @@ impl Gallery {
 }
 
 async fn book_flight(flow: Durable<Gallery>, Trip { from, to, date }: Trip) -> Result<String, FlowError> {
-    let price = flow.once("quote", async |gallery, _key| gallery.airline.quote()).await?;
+    let price = flow.try_once("quote", async |gallery, _key| gallery.airline.quote().await).await?;
     let seat: String = flow.form(format!("{from} to {to} on {date} for {price}. Which seat?")).key("seat").await?;
     if !flow.confirm(format!("Pay {price} for seat {seat}?")).await? {
         return Ok("Not booked.".to_owned());
     }
-    flow.once("charge", async |gallery, key| gallery.airline.charge(key)).await?;
-    Ok(format!("Booked {from} to {to} on {date}, seat {seat}: charged {price}."))
+    let flight = format!("{from} to {to} on {date}, seat {seat}");
+    flow.try_once("charge", async |gallery, key| gallery.airline.charge(key, &flight).await).await?;
+    Ok(format!("Booked {flight}: charged {price}."))
 }
 
 #[tool_router(router = airline_tools, vis = "pub(crate)")]
 impl Gallery {
     #[tool(description = "How many quotes, charges and duplicate charges the airline has counted since the start")]
-    async fn airline_ledger(&self) -> CallToolResult {
-        CallToolResult::structured(self.airline.counted())
+    async fn airline_ledger(&self) -> Result<CallToolResult, FlowError> {
+        Ok(CallToolResult::structured(self.airline.counted().await?.to_json()))
     }
 }

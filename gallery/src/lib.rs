@@ -42,11 +42,17 @@ use rmcp::{
 use rounds::{FixedQuestion, Legacy, Rounds, RoundsBuilder};
 use serde::{Deserialize, Serialize};
 
-use crate::airline::Airline;
+use crate::airline::InMemory;
+pub use crate::airline::{Airline, Counted, PRICE};
 
 /// The gallery, ready to be wrapped. `weather_a` is written for modern clients alone, and the server asks the others for it.
 pub fn rounds() -> RoundsBuilder<Gallery> {
-    Rounds::builder(Gallery::new()).legacy_for("weather_a", Legacy::push())
+    rounds_with(Gallery::new())
+}
+
+/// The same, of a gallery that was made by hand.
+pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
+    Rounds::builder(gallery).legacy_for("weather_a", Legacy::push())
 }
 
 /// One server with every tool of the gallery.
@@ -54,17 +60,22 @@ pub struct Gallery {
     tool_router: ToolRouter<Self>,
     prompt_router: PromptRouter<Self>,
     audit: Audit,
-    airline: Airline,
+    airline: Box<dyn Airline>,
 }
 
 impl Gallery {
     /// A gallery whose audit is empty, and whose airline has sold nothing.
     pub fn new() -> Self {
+        Self::flying(InMemory::default())
+    }
+
+    /// A gallery with this airline.
+    pub fn flying(airline: impl Airline) -> Self {
         Self {
             tool_router: Self::weather_tools() + Self::story_tools() + Self::audit_tools(),
             prompt_router: Self::prompt_router(),
             audit: Audit::default(),
-            airline: Airline::default(),
+            airline: Box::new(airline),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod install;
 mod interop;
+mod nginx;
 mod redis;
 mod step;
 
@@ -22,7 +23,8 @@ Tasks:
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
-  redis             Only install Redis if it is not there, for the tests that start it";
+  redis             Only install Redis if it is not there, for the tests that start it
+  nginx             Only install nginx if it is not there, for the tests that start it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
         ["redis"] => Ok(vec![redis()]),
+        ["nginx"] => Ok(vec![nginx()]),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -56,6 +59,7 @@ fn test() -> io::Result<Vec<Step>> {
         Step::cargo("check the formatting", "fmt --all --check"),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
         redis(),
+        nginx(),
         Step::cargo("run every test, of units, of crates and in the documentation", "test --workspace --all-features"),
         Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
             .env("RUSTDOCFLAGS", "-D warnings"),
@@ -74,6 +78,11 @@ fn test() -> io::Result<Vec<Step>> {
 /// What `cargo xtask redis` does.
 fn redis() -> Step {
     Step::cargo("find Redis, or install it", "xtask redis").by(redis::install)
+}
+
+/// What `cargo xtask nginx` does.
+fn nginx() -> Step {
+    Step::cargo("find nginx, or install it", "xtask nginx").by(nginx::install)
 }
 
 /// What `cargo xtask interop` does. What is paired is built as for its tests, for the same reason.

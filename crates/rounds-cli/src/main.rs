@@ -7,11 +7,13 @@ mod colour;
 mod connection;
 mod conversation;
 mod duration;
+mod fleet;
 mod halt;
 mod keys;
 mod pair;
 mod person;
 mod reason;
+mod reload;
 mod resume;
 mod saved;
 mod serve;
@@ -129,6 +131,8 @@ enum Failure {
     Keys(#[from] KeyError),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error("cannot share {redis}")]
+    Redis { redis: String, source: Box<dyn Error + Send + Sync> },
     #[error("cannot open the token")]
     Token(#[source] Refusal),
     #[error("the token has no journal: only those of durable handlers have one")]

@@ -22,11 +22,11 @@ use rmcp::{
     ServiceExt,
     transport::{stdio, streamable_http_server::StreamableHttpServerConfig},
 };
-use rounds::{KeyRing, Principal, Rounds};
+use rounds::{KeyRing, Limits, Principal, Rounds};
 use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use crate::{Failure, colour, duration, keys::AUDIENCE};
+use crate::{Failure, colour, duration, fleet, keys::AUDIENCE, reload::Reload};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -46,7 +46,13 @@ or its first leg, by hand:
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}}}'
 
 The second leg is the same request with two more params: "requestState", as it came, and
-"inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}."#;
+"inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}.
+
+Three instances of one server, each of which can be given any leg:
+  rounds keygen > keys
+  rounds serve --http 127.0.0.1:8001 --redis redis://127.0.0.1/ --key-file keys --instance a
+  rounds serve --http 127.0.0.1:8002 --redis redis://127.0.0.1/ --key-file keys --instance b
+  rounds serve --http 127.0.0.1:8003 --redis redis://127.0.0.1/ --key-file keys --instance c"#;
 
 /// How long requests that are in flight may go on after a signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -67,8 +73,21 @@ pub(crate) struct Options {
     #[arg(long)]
     stdio: bool,
     /// Seal with the keys of this file, and not with a random key that a restart forgets
+    ///
+    /// It is read again on SIGHUP. A file that cannot be used then changes nothing.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Share this Redis with the other instances of a fleet: claims, legs for each other, the airline
+    ///
+    /// All of them have the same keys and the same audience, which is also what their names in Redis begin with.
+    #[arg(long, value_name = "URL", requires = "key_file", verbatim_doc_comment)]
+    redis: Option<String>,
+    /// Name this instance of a fleet, for those who read its logs [default: gallery]
+    #[arg(long, value_name = "NAME", requires = "redis")]
+    instance: Option<String>,
+    /// For how long an instance that says nothing is believed to be at work on a leg
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    lease: Duration,
     /// Name the service that the keys seal for [default with a key file: gallery]
     ///
     /// Servers with the same keys and the same audience go on with each other's flows; others cannot.
@@ -90,7 +109,11 @@ pub(crate) struct Options {
 /// Serves until the client leaves or a signal says stop.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     log_to_stderr()?;
-    let server = options.build()?;
+    let server = options.build().await?;
+    // Before anybody is told that the server is there, so that no signal is missed.
+    if let Some(file) = options.key_file {
+        Reload::listen(file)?.start(server.clone());
+    }
     match options.http {
         Some(address) => serve_http(server, address, options.principal_header).await,
         None => serve_stdio(server).await,
@@ -98,12 +121,21 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
 }
 
 impl Options {
-    fn build(&self) -> Result<Rounds<Gallery>, Failure> {
-        let mut builder = gallery::rounds().round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
+    async fn build(&self) -> Result<Rounds<Gallery>, Failure> {
+        let audience = self.audience.as_deref();
+        let mut builder = match &self.redis {
+            None => gallery::rounds(),
+            Some(url) => {
+                let instance = self.instance.as_deref().unwrap_or(AUDIENCE);
+                fleet::join(url, audience.unwrap_or(AUDIENCE), instance).await?
+            }
+        };
+        builder = builder.round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
+        builder = builder.limits(Limits::default().with_lease(self.lease));
         if let Some(file) = &self.key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
         }
-        if let Some(audience) = &self.audience {
+        if let Some(audience) = audience {
             builder = builder.audience(audience);
         }
         Ok(builder.build()?)

@@ -41,14 +41,7 @@ impl RedisLedgerBuilder {
     /// [`ConnectError`] when the configuration is wrong, Redis cannot be reached, or it is set to evict keys: a claim that is
     /// evicted lets its token be used again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
-        if self.prefix.contains(['{', '}']) {
-            return Err(ConnectError::Prefix { prefix: self.prefix });
-        }
-        if self.timeout.is_zero() {
-            return Err(ConnectError::NoTime);
-        }
-        let client = Client::open(self.url).map_err(ConnectError::Url)?;
-        let connection = Connection::new(client, self.timeout).map_err(ConnectError::Url)?;
+        let (_, connection) = connection(self.url, &self.prefix, self.timeout)?;
         let memory = connection.info("memory").await.map_err(ConnectError::unreachable)?;
         check_eviction(&memory)?;
         Ok(RedisLedger::on(connection, &self.prefix))
@@ -65,7 +58,25 @@ impl std::fmt::Debug for RedisLedgerBuilder {
     }
 }
 
-/// Why there is no ledger.
+/// A connection that is made when it is needed, if what it is made of makes sense.
+pub(crate) fn connection(url: String, prefix: &str, timeout: Duration) -> Result<(Client, Connection), ConnectError> {
+    if prefix.contains(['{', '}']) {
+        return Err(ConnectError::Prefix { prefix: prefix.to_owned() });
+    }
+    if timeout.is_zero() {
+        return Err(ConnectError::NoTime);
+    }
+    let client = Client::open(url).map_err(ConnectError::Url)?;
+    let connection = Connection::new(client.clone(), timeout).map_err(ConnectError::Url)?;
+    Ok((client, connection))
+}
+
+/// A field of what `INFO` says.
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// Why there is no ledger, or no relay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -77,6 +88,12 @@ pub enum ConnectError {
     Prefix {
         /// The prefix.
         prefix: String,
+    },
+    /// The instance has no name, or one that is too long to go into every token.
+    #[error("an instance needs a name, of at most {longest} bytes")]
+    Name {
+        /// How long it may be.
+        longest: usize,
     },
     /// The timeout is zero.
     #[error("the timeout is zero: Redis could never answer in time")]
@@ -96,16 +113,15 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    fn unreachable(away: Away) -> Self {
+    pub(crate) fn unreachable(away: Away) -> Self {
         Self::Unreachable(Box::new(away))
     }
 }
 
 /// `INFO` tells it on services where `CONFIG` is not allowed. A limit of zero is none, and then nothing is evicted.
 fn check_eviction(memory: &str) -> Result<(), ConnectError> {
-    let field = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let limited = field("maxmemory").is_none_or(|bytes| bytes.trim() != "0");
-    match field("maxmemory_policy").map(str::trim) {
+    let limited = field(memory, "maxmemory").is_none_or(|bytes| bytes != "0");
+    match field(memory, "maxmemory_policy") {
         Some("noeviction") => Ok(()),
         Some(policy) if limited => Err(ConnectError::Evicts { policy: policy.to_owned() }),
         Some(policy) => {

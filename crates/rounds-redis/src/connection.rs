@@ -43,15 +43,32 @@ impl Connection {
                 outcome => outcome,
             }
         };
-        let outcome = match tokio::time::timeout(self.timeout, calls).await {
-            Ok(outcome) => outcome.map_err(Away::Failed),
-            Err(_) => Err(Away::Silent { after: self.timeout }),
-        };
-        outcome.inspect_err(|away| {
-            if away.is_for_good() {
-                self.replace(number);
+        self.bounded(number, calls).await
+    }
+
+    /// Publishes a message, and gives how many heard it. One that did not get through a broken connection is sent once more: then
+    /// those who would hear it may have lost theirs as well, and `broken` is true.
+    pub(crate) async fn publish(&self, channel: &str, message: &[u8]) -> Result<Published, Away> {
+        let (mut manager, number) = self.current();
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(channel).arg(message);
+        let sending = async {
+            match publish.query_async(&mut manager).await {
+                Err(error) if is_broken(&error) => {
+                    Ok(Published { heard: publish.query_async(&mut manager).await?, broken: true })
+                }
+                heard => Ok(Published { heard: heard?, broken: false }),
             }
-        })
+        };
+        self.bounded(number, sending).await
+    }
+
+    /// Looks at a part of all names.
+    pub(crate) async fn scan(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<String>), Away> {
+        let (mut manager, number) = self.current();
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
+        self.bounded(number, scan.query_async(&mut manager)).await
     }
 
     /// Asks the server about itself.
@@ -61,6 +78,18 @@ impl Connection {
         let asked = info.arg(section).query_async(&mut manager);
         let answered = tokio::time::timeout(self.timeout, asked).await;
         Ok(answered.map_err(|_| Away::Silent { after: self.timeout })??)
+    }
+
+    async fn bounded<T>(&self, number: u64, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, Away> {
+        let outcome = match tokio::time::timeout(self.timeout, work).await {
+            Ok(outcome) => outcome.map_err(Away::Failed),
+            Err(_) => Err(Away::Silent { after: self.timeout }),
+        };
+        outcome.inspect_err(|away| {
+            if away.is_for_good() {
+                self.replace(number);
+            }
+        })
     }
 
     fn current(&self) -> (ConnectionManager, u64) {
@@ -79,6 +108,12 @@ impl Connection {
             *current = Current { manager, number: number + 1 };
         }
     }
+}
+
+/// What became of a message that was published.
+pub(crate) struct Published {
+    pub(crate) heard: u64,
+    pub(crate) broken: bool,
 }
 
 fn manager(client: &Client, timeout: Duration) -> Result<ConnectionManager, RedisError> {
@@ -105,6 +140,8 @@ pub(crate) enum Away {
     Failed(#[from] RedisError),
     #[error("Redis answered something else than was asked for")]
     Garbage,
+    #[error("Redis has just come back, and who is there is not known yet")]
+    Unsettled,
 }
 
 impl Away {
@@ -119,7 +156,7 @@ impl Away {
                     ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown
                 )
             ),
-            Self::Garbage => false,
+            Self::Garbage | Self::Unsettled => false,
         }
     }
 }

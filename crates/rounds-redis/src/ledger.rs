@@ -1,6 +1,6 @@
 //! The ledger.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use rounds::{
@@ -62,6 +62,29 @@ impl RedisLedger {
     /// Connects with a configuration.
     pub fn builder(url: impl Into<String>) -> RedisLedgerBuilder {
         RedisLedgerBuilder::new(url.into())
+    }
+
+    /// How many claims are kept now, of all instances: rounds that wait for an answer, are worked on or were answered, and effects.
+    ///
+    /// It walks through the names of everything in the database, a thousand at a time, so that nobody is held up: for a
+    /// dashboard, not for every request. What comes and goes meanwhile may be counted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Unavailable`] when Redis is away.
+    pub async fn claims(&self) -> Result<usize, LedgerError> {
+        let pattern = format!("{}:{{*", literally(&self.prefix));
+        // One that is found twice counts once.
+        let mut claims = HashSet::new();
+        let mut cursor = 0;
+        loop {
+            let (next, names) = self.connection.scan(cursor, &pattern).await?;
+            claims.extend(names.into_iter().filter(|name| is_claim(name)));
+            if next == 0 {
+                return Ok(claims.len());
+            }
+            cursor = next;
+        }
     }
 
     pub(crate) fn on(connection: Connection, prefix: &str) -> Self {
@@ -286,6 +309,17 @@ fn millis(moment: Timestamp) -> u64 {
 fn kept_until(keep: Keep) -> u64 {
     const LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     millis(keep.until.min(keep.now + LIFETIME))
+}
+
+/// What stands for itself in a pattern.
+fn literally(prefix: &str) -> String {
+    prefix.chars().flat_map(|letter| "*?[]^\\".contains(letter).then_some('\\').into_iter().chain([letter])).collect()
+}
+
+/// Whether this is the name of a claim, and not of those who wait for one, or of something that is not ours.
+fn is_claim(name: &str) -> bool {
+    let Some((_, what)) = name.rsplit_once("}:") else { return false };
+    what.starts_with(['r', 'e']) && !what.contains(':')
 }
 
 fn random() -> [u8; 16] {

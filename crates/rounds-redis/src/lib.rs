@@ -1,8 +1,9 @@
-//! The ledger of [`rounds`] on Redis, for a server that is more than one process.
+//! The ledger of [`rounds`] on Redis, and the way of a leg to the instance where its handler waits: for a server that is more
+//! than one process.
 //!
 //! ```no_run
 //! use rounds::{KeyRing, Rounds};
-//! use rounds_redis::RedisLedger;
+//! use rounds_redis::{RedisLedger, RedisRelay};
 //! # struct Weather;
 //! # impl rmcp::ServerHandler for Weather {}
 //!
@@ -11,9 +12,12 @@
 //!     .keys(KeyRing::from_file("keys")?)
 //!     .audience("weather-prod")
 //!     .ledger(RedisLedger::connect("redis://127.0.0.1/").await?)
+//!     .relay(RedisRelay::connect("redis://127.0.0.1/", "weather-1").await?)
 //!     .build()?;
 //! # Ok(()) }
 //! ```
+//!
+//! The relay is for handlers with an `Ask`, which wait in memory. All others go on anywhere without one.
 //!
 //! Redis 7 or later. It has to keep what it was told to keep: `maxmemory-policy noeviction`. What a failover can lose, and
 //! what narrows it, is in `docs/deploy.md`.
@@ -21,8 +25,11 @@
 mod connect;
 mod connection;
 mod ledger;
+mod relay;
 mod scripts;
+mod subscription;
 mod waiting;
 
 pub use connect::{ConnectError, RedisLedgerBuilder};
 pub use ledger::RedisLedger;
+pub use relay::{RedisRelay, RedisRelayBuilder};

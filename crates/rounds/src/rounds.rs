@@ -100,6 +100,12 @@ impl<H: ServerHandler> Rounds<H> {
         self.core.frames.count()
     }
 
+    /// For how long the oldest of those [handlers](Self::waiting) has been waiting for its answer; none when none waits. It looks at
+    /// each of them: ask as often as a dashboard does, not as often as a request comes.
+    pub fn oldest_wait(&self) -> Option<Duration> {
+        Some(self.core.now().since(self.core.frames.oldest_wait()?))
+    }
+
     #[cfg(feature = "test")]
     pub(crate) fn parts(&self) -> (&Arc<H>, &Arc<Core>) {
         (&self.handler, &self.core)

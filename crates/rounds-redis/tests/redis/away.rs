@@ -98,8 +98,8 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
 }
 
 /// Passes everything on to Redis and back, until it is cut: what was connected then stays so, and nothing gets through.
-struct Cable {
-    url: String,
+pub(crate) struct Cable {
+    pub(crate) url: String,
     cut: Arc<AtomicUsize>,
     leads_to: Arc<Mutex<PathBuf>>,
     /// How many answers break the connection instead of getting through.
@@ -107,7 +107,7 @@ struct Cable {
 }
 
 impl Cable {
-    async fn to(redis: &Redis) -> Self {
+    pub(crate) async fn to(redis: &Redis) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("redis://{}/", listener.local_addr().unwrap());
         let (leads_to, cut) = (Arc::new(Mutex::new(redis.socket())), Arc::new(AtomicUsize::new(0)));
@@ -149,7 +149,7 @@ impl Cable {
         *self.leads_to.lock().unwrap() = redis.socket();
     }
 
-    fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.cut.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use rounds::ledger::{Claimed, Ledger as _, Orphan, Spill};
+use rounds::{
+    Timestamp,
+    ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, Orphan, Spill, What},
+};
 
-use crate::{LEASE, Redis, at, bid, in_time, round};
+use crate::{LEASE, Redis, at, bid, digest, in_time, round};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite() {
@@ -115,4 +118,28 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     assert!(here.settle(id, 1, Some(b"the reply".to_vec()), None).await.unwrap());
     in_time(waiting).await.unwrap();
     assert!(matches!(there.claim(id, bid(1)).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
+}
+
+#[tokio::test]
+async fn the_claims_that_are_kept_can_be_counted() {
+    let redis = Redis::start();
+    let (ledger, other) = (redis.ledger().await, redis.builder().prefix("round?").connect().await.unwrap());
+    assert_eq!(ledger.claims().await.unwrap(), 0);
+    for flow in 1..=20 {
+        ledger.admit(round(flow, 1), keep_from_now(), None).await.unwrap();
+    }
+    other.admit(round(1, 1), keep_from_now(), None).await.unwrap();
+    for _ in ["taken", "waited for"] {
+        ledger.claim(round(1, 1), Bid { keep: keep_from_now(), ..bid(0) }).await.unwrap();
+    }
+    let _: String = redis.ask("SET", &[b"rounds:{airline}:quotes", b"1"]).await;
+    assert_eq!((ledger.claims().await.unwrap(), other.claims().await.unwrap()), (20, 1));
+    let name = ClaimId { flow: round(1, 1).flow, what: What::Once(digest(1)) };
+    ledger.claim(name, Bid { keep: keep_from_now(), ..bid(0) }).await.unwrap();
+    assert_eq!(ledger.claims().await.unwrap(), 21, "and an effect");
+}
+
+fn keep_from_now() -> Keep {
+    let now = Timestamp::from(std::time::SystemTime::now());
+    Keep { now, until: now + LEASE }
 }

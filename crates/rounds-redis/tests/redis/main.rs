@@ -7,6 +7,7 @@ mod claims;
 mod costs;
 mod hostile;
 mod processes;
+mod relay;
 mod sealed;
 mod server;
 mod shop;

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     answer::{Answers, Received},
-    clock::BoxFuture,
+    clock::{BoxFuture, Timestamp},
     era::push::Push,
     error::FlowError,
     gate::{Era, Peer},
@@ -84,6 +84,8 @@ struct State {
     /// The round that a leg may answer, once: none while one is at it. What a ledger knows of the round may get lost; this
     /// is here as long as the handler.
     awaited: Option<u32>,
+    /// Since when it is awaited.
+    waits_since: Option<Timestamp>,
     /// A leg that came for the driver to take up.
     inbox: Option<Box<Resumption>>,
     aborted: bool,
@@ -183,6 +185,7 @@ impl Frame {
             open: Vec::new(),
             next_number: 0,
             awaited: None,
+            waits_since: None,
             inbox: None,
             aborted: false,
             ended: false,
@@ -580,6 +583,7 @@ impl Driver {
                 let digests = open.iter().filter_map(digest).collect();
                 state.link = None;
                 state.awaited = Some(number);
+                state.waits_since = Some(self.frame.core.now());
                 Looked::Asked(Round { number, requests, digests, lifetime, patience })
             }
         }
@@ -783,6 +787,16 @@ impl Frames {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.parked().frames.len()
+    }
+
+    /// Since when the one that waits for the longest time waits.
+    pub(crate) fn oldest_wait(&self) -> Option<Timestamp> {
+        let frames: Vec<_> = self.parked().frames.values().cloned().collect();
+        let since = |frame: &Arc<Frame>| {
+            let state = frame.state();
+            state.waits_since.filter(|_| state.awaited.is_some())
+        };
+        frames.iter().filter_map(since).min()
     }
 }
 

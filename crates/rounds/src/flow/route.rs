@@ -93,6 +93,8 @@ enum Body {
     /// The reply, as a ledger keeps it.
     Report(Vec<u8>),
     Cancel,
+    /// To find out whether anybody is there: it says nothing.
+    Knock,
 }
 
 /// What is under way between this instance and others.
@@ -154,7 +156,10 @@ pub(super) async fn hand(
                 let _ = post(core, relay, owner, id, Body::Cancel).await;
                 return Ok(Routed::Cancelled);
             }
-            () = core.clock.sleep(SILENCE) => return Ok(Routed::Silent),
+            () = core.clock.sleep(SILENCE) => {
+                let there = post(core, relay, owner, id, Body::Knock).await;
+                return Ok(if let Ok(false) = there { Routed::Gone } else { Routed::Silent });
+            }
         }
     }
 }
@@ -208,6 +213,7 @@ pub(crate) fn deliver(core: &Arc<Core>, sealed: &[u8]) {
                 token.cancel();
             }
         }
+        Body::Knock => {}
         said => {
             if let Some(waiting) = core.routes.sent().get(&message.id) {
                 let _ = waiting.send(said);

@@ -269,3 +269,30 @@ async fn the_peer_and_progress_are_those_of_the_leg_in_flight() {
         .collect();
     assert_eq!(progress, [(json!("first"), json!("before")), (json!("second"), json!("after"))]);
 }
+
+#[tokio::test]
+async fn the_oldest_wait_is_that_of_whoever_has_waited_longest_for_this_answer() {
+    let stage = stage(|ask: Ask| async move {
+        let units: Units = ask.form("Which units?").await?;
+        let sure = ask.confirm("Sure?").await?;
+        Ok(format!("{units:?} {sure}"))
+    });
+    let (server, clock) = (&stage.server, &stage.clock);
+    let client = Client::modern(server.clone()).await;
+    assert_eq!(server.oldest_wait(), None);
+    let first = client.call("weather", json!({})).await.asked();
+    clock.advance(Duration::from_secs(5));
+    let second = client.call("weather", json!({})).await.asked();
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(server.oldest_wait(), Some(Duration::from_secs(7)));
+
+    // The first has its answer, and waits for the next from now on.
+    let first = first.accept("units", json!({"units": "metric"})).send(&client).await.asked();
+    assert_eq!(server.oldest_wait(), Some(Duration::from_secs(2)));
+    let second = second.accept("units", json!({"units": "metric"})).send(&client).await.asked();
+    assert_eq!(server.oldest_wait(), Some(Duration::ZERO));
+    for asked in [first, second] {
+        asked.accept("confirm", json!({"confirm": true})).send(&client).await.text();
+    }
+    assert_eq!(server.oldest_wait(), None);
+}

@@ -1,0 +1,111 @@
+//! A call as a client of 2026-07-28 makes it, leg by leg.
+
+use serde_json::{Value, json};
+
+pub(crate) const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
+
+/// One leg.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    method: &'static str,
+    params: Value,
+}
+
+impl Call {
+    pub(crate) fn tool(name: &str, arguments: &Value) -> Self {
+        Self { method: "tools/call", params: json!({"name": name, "arguments": arguments}) }
+    }
+
+    pub(crate) fn weather(tool: &str) -> Self {
+        Self::tool(tool, &json!({"location": "Tokyo"}))
+    }
+
+    pub(crate) fn booking(number: usize) -> Self {
+        Self::tool("book_flight", &json!({"from": "LHR", "to": "FCO", "date": format!("day {number}")}))
+    }
+
+    pub(crate) fn prompt(name: &str) -> Self {
+        Self { method: "prompts/get", params: json!({"name": name}) }
+    }
+
+    pub(crate) fn resource(uri: &str) -> Self {
+        Self { method: "resources/read", params: json!({"uri": uri}) }
+    }
+
+    /// The leg that answers what this one was asked.
+    #[track_caller]
+    pub(crate) fn answered(&self, asked: &Value, answers: Value) -> Self {
+        let state = asked["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{asked}"));
+        let mut next = self.clone();
+        next.params["requestState"] = json!(state);
+        next.params["inputResponses"] = answers;
+        next
+    }
+
+    /// The leg that accepts the one question of this one.
+    #[track_caller]
+    pub(crate) fn accepted(&self, asked: &Value, key: &str, value: Value) -> Self {
+        self.answered(asked, json!({key: {"action": "accept", "content": {key: value}}}))
+    }
+
+    #[track_caller]
+    pub(crate) fn metric(&self, asked: &Value) -> Self {
+        self.accepted(asked, "units", json!("metric"))
+    }
+
+    pub(crate) async fn send(&self, http: &reqwest::Client, url: &str) -> Result<Value, reqwest::Error> {
+        let mut request = http.post(url);
+        for (name, value) in self.headers() {
+            request = request.header(name, value);
+        }
+        request.json(&self.message()).send().await?.error_for_status()?.json().await
+    }
+
+    /// The request as it is on the wire.
+    pub(crate) fn to_http(&self, host: &str) -> String {
+        let body = self.message().to_string();
+        let headers: String = self.headers().map(|(name, value)| format!("{name}: {value}\r\n")).concat();
+        format!(
+            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    fn headers(&self) -> [(&'static str, &str); 4] {
+        let name = self.params["name"].as_str().or(self.params["uri"].as_str()).unwrap();
+        [
+            ("MCP-Protocol-Version", "2026-07-28"),
+            ("Mcp-Method", self.method),
+            ("Mcp-Name", name),
+            ("Accept", "application/json, text/event-stream"),
+        ]
+    }
+
+    fn message(&self) -> Value {
+        let mut params = self.params.clone();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+            "io.modelcontextprotocol/clientInfo": {"name": "fleet", "version": "1"},
+        });
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method, "params": params})
+    }
+}
+
+/// What a response says in the end.
+#[track_caller]
+pub(crate) fn text(response: &Value) -> &str {
+    let result = &response["result"];
+    let texts =
+        [&result["content"][0]["text"], &result["messages"][0]["content"]["text"], &result["contents"][0]["text"]];
+    texts.into_iter().find_map(Value::as_str).unwrap_or_else(|| panic!("{response}"))
+}
+
+pub(crate) fn asks_for_a_retry(response: &Value) -> bool {
+    response["error"]["data"]["reason"] == "retry"
+}
+
+/// The one error that every refused state is answered with.
+pub(crate) fn is_frozen(response: &Value) -> bool {
+    response["error"]["code"] == -32602 && response["error"]["data"] == json!({"reason": "invalid_request_state"})
+}

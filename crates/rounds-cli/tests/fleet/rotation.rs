@@ -1,0 +1,62 @@
+//! Keys that are replaced while flows are open.
+
+use crate::{
+    Fleet,
+    call::{Call, METRIC, is_frozen, text},
+};
+
+const SHAPES: [&str; 4] = ["weather_e", "weather_h", "weather_i", "weather_asked"];
+
+impl Fleet {
+    /// Opens a flow of each shape, and gives the legs that answer them.
+    async fn opened(&self) -> Vec<Call> {
+        let mut answers = Vec::new();
+        for shape in SHAPES {
+            let call = Call::weather(shape);
+            answers.push(call.metric(&self.send(&call).await));
+        }
+        answers
+    }
+
+    async fn go_on(&self, answers: &[Call], when: &str) {
+        for answer in answers {
+            assert_eq!(text(&self.send(answer).await), METRIC, "{when}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
+    let fleet = Fleet::start().await;
+    let of_the_old_key_alone = fleet.opened().await;
+    for (times, keys) in [&[1, 2][..], &[2, 1]].into_iter().enumerate() {
+        fleet.keys.write(keys);
+        for at in 0..3 {
+            // Before each of them knows: whoever seals with a key, all others can open it.
+            let answers = fleet.opened().await;
+            fleet.signal(at, "HUP");
+            fleet.log(at).says("read the keys again", times + 1).await;
+            fleet.go_on(&answers, &format!("{keys:?} at {at}")).await;
+        }
+    }
+    let before_the_old_key_went = fleet.opened().await;
+    let left_open = fleet.opened().await;
+    fleet.go_on(&of_the_old_key_alone[..2], "the new key seals").await;
+    fleet.keys.write(&[2]);
+    for at in 0..3 {
+        fleet.signal(at, "HUP");
+        fleet.log(at).says("read the keys again", 3).await;
+    }
+    fleet.go_on(&before_the_old_key_went, "sealed with the new key").await;
+    for answer in &of_the_old_key_alone[2..] {
+        assert!(is_frozen(&fleet.send(answer).await), "its key is gone");
+    }
+
+    // A file that cannot be used changes nothing.
+    fleet.keys.write(&[]);
+    for at in 0..3 {
+        fleet.signal(at, "HUP");
+        fleet.log(at).says("the keys stay as they are", 1).await;
+    }
+    fleet.go_on(&left_open, "with an empty file").await;
+}

@@ -1,0 +1,24 @@
+//! What an operator can get wrong.
+
+use crate::{in_time, instance::rounds};
+
+async fn fails(args: &[&str]) -> String {
+    let output = in_time("the command", rounds(&[&["serve", "--stdio"], args].concat()).output()).await.unwrap();
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test]
+async fn a_fleet_needs_keys_and_a_redis_and_says_so() {
+    let said = fails(&["--redis", "redis://127.0.0.1/"]).await;
+    assert!(said.contains("--key-file <FILE>"), "{said}");
+    let said = fails(&["--instance", "a"]).await;
+    assert!(said.contains("--redis <URL>"), "{said}");
+    let keys = crate::Keys::new(&[1]);
+    let said = fails(&["--key-file", keys.path(), "--redis", "redis://user:secret@127.0.0.1:1/"]).await;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("rounds: cannot share the Redis at 127.0.0.1:1/: Redis cannot be reached"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    let said = fails(&["--key-file", keys.path(), "--redis", "http://127.0.0.1/"]).await;
+    assert!(said.contains("this is not the address of a Redis"), "{said}");
+}

@@ -1,0 +1,199 @@
+//! The relay: messages between the instances of a fleet, each of which has a channel.
+
+use std::{
+    fmt,
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use rounds::{BoxFuture, Inbox, Relay, RelayError};
+use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
+
+use crate::{
+    connect::{self, ConnectError},
+    connection::{Away, Connection, Published},
+    subscription::{Line, Standing, Subscription},
+};
+
+/// How long the name of an instance may be.
+const LONGEST: usize = 64;
+
+/// Carries legs to the instance where their handler waits, by publish and subscribe.
+///
+/// Each instance has a channel, and a connection of its own for it. How many heard a message tells at once whether the
+/// instance is still there. Messages are sealed by the server that this is for: see [`Relay`].
+///
+/// # When Redis is away
+///
+/// Each call ends within [the timeout](RedisRelayBuilder::timeout), and the leg is told to try again. This instance subscribes
+/// again by itself. For three seconds after that it does not take an instance for gone that is not heard of yet: it may
+/// be on its way back as well.
+///
+/// It is dropped with the server that it was given to, and ends then.
+pub struct RedisRelay {
+    connection: Connection,
+    prefix: String,
+    here: String,
+    /// Whether "nobody heard it" is the whole truth. In a cluster only those count who listen to the same node.
+    counts: bool,
+    standing: Standing,
+    listening: Mutex<Listening>,
+}
+
+enum Listening {
+    /// There is nobody to hand messages to yet.
+    NotYet(Box<(Subscription, Line, Handle)>),
+    Since(AbortHandle),
+    /// Only within [`Relay::open`].
+    Between,
+}
+
+impl RedisRelay {
+    /// Connects with every default, to a server such as `redis://127.0.0.1/`. The name is that of this instance, for people
+    /// who read logs; it is made unique for this run.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`], as for [`RedisRelayBuilder::connect`].
+    pub async fn connect(url: &str, name: &str) -> Result<Self, ConnectError> {
+        Self::builder(url, name).connect().await
+    }
+
+    /// Connects with a configuration.
+    pub fn builder(url: impl Into<String>, name: impl Into<String>) -> RedisRelayBuilder {
+        RedisRelayBuilder {
+            url: url.into(),
+            name: name.into(),
+            prefix: "rounds".to_owned(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    async fn publish(&self, to: &str, message: &[u8]) -> Result<bool, Away> {
+        let Published { heard, broken } = self.connection.publish(&channel(&self.prefix, to), message).await?;
+        match heard {
+            0 if self.counts && (broken || !self.standing.is_steady()) => Err(Away::Unsettled),
+            0 => Ok(!self.counts),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Relay for RedisRelay {
+    fn here(&self) -> &str {
+        &self.here
+    }
+
+    fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
+        let to = to.to_owned();
+        Box::pin(async move { self.publish(&to, &message).await.map_err(|away| RelayError(Box::new(away))) })
+    }
+
+    fn open(&self, inbox: Inbox) {
+        let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
+        *listening = match std::mem::replace(&mut *listening, Listening::Between) {
+            Listening::NotYet(parts) => {
+                let (subscription, line, runtime) = *parts;
+                let task = runtime.spawn(line.listen(subscription, inbox, self.standing.clone()));
+                Listening::Since(task.abort_handle())
+            }
+            // Another server would get the messages of the first.
+            already => already,
+        };
+    }
+}
+
+impl Drop for RedisRelay {
+    fn drop(&mut self) {
+        if let Listening::Since(task) = &*self.listening.lock().unwrap_or_else(PoisonError::into_inner) {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for RedisRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisRelay").field("here", &self.here).field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`RedisRelay`]. Made by [`RedisRelay::builder`].
+#[derive(Clone)]
+pub struct RedisRelayBuilder {
+    url: String,
+    name: String,
+    prefix: String,
+    timeout: Duration,
+}
+
+impl RedisRelayBuilder {
+    /// Puts this and a colon in front of every channel: `rounds` by default. All instances of a service have the same, and
+    /// services that share a Redis have one each.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long Redis may take for one call, a reconnection included: a second by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Connects, and subscribes: from then on others find this instance.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] when the configuration is wrong, or Redis cannot be reached.
+    pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
+        let Self { url, name, prefix, timeout: time } = self;
+        if name.is_empty() || name.len() > LONGEST {
+            return Err(ConnectError::Name { longest: LONGEST });
+        }
+        let (client, connection) = connect::connection(url, &prefix, time)?;
+        let cluster = connection.info("cluster").await.map_err(ConnectError::unreachable)?;
+        let here = unique(&name);
+        let line = Line { client, channel: channel(&prefix, &here), timeout: time };
+        let subscribed = timeout(time, line.subscribe()).await;
+        let subscription = subscribed
+            .map_err(|_| Away::Silent { after: time })
+            .and_then(|subscribed| subscribed.map_err(Away::Failed))
+            .map_err(ConnectError::unreachable)?;
+        Ok(RedisRelay {
+            connection,
+            prefix,
+            here,
+            counts: connect::field(&cluster, "cluster_enabled") == Some("0"),
+            standing: Standing::default(),
+            listening: Mutex::new(Listening::NotYet(Box::new((subscription, line, Handle::current())))),
+        })
+    }
+}
+
+impl fmt::Debug for RedisRelayBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An address may have a password in it.
+        f.debug_struct("RedisRelayBuilder")
+            .field("name", &self.name)
+            .field("prefix", &self.prefix)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn channel(prefix: &str, instance: &str) -> String {
+    format!("{prefix}:to:{instance}")
+}
+
+/// Whoever runs here after a restart has none of the handlers that waited, and must not be taken for who had them.
+fn unique(name: &str) -> String {
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix).expect("the operating system provides randomness");
+    let mut unique = format!("{name}-");
+    for byte in suffix {
+        // Writing to a string cannot fail.
+        let _ = write!(unique, "{byte:02x}");
+    }
+    unique
+}

@@ -1,0 +1,125 @@
+//! The channel of this instance: it is listened to for as long as the server lives, however often Redis goes away.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_core::Stream as _;
+use redis::{
+    Client, RedisError,
+    aio::{PubSubSink, PubSubStream},
+};
+use rounds::Inbox;
+use tokio::time::{Instant, sleep, timeout};
+
+/// After how long it is tried again to subscribe, first and at last.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// How long those who lost Redis together with this instance may take to come back: until they know of it, and then a few tries.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// What it takes to subscribe.
+pub(crate) struct Line {
+    pub(crate) client: Client,
+    pub(crate) channel: String,
+    pub(crate) timeout: Duration,
+}
+
+/// A connection that has subscribed.
+pub(crate) struct Subscription {
+    sink: PubSubSink,
+    stream: PubSubStream,
+}
+
+impl Line {
+    pub(crate) async fn subscribe(&self) -> Result<Subscription, RedisError> {
+        let (mut sink, stream) = self.client.get_async_pubsub().await?.split();
+        sink.subscribe(&self.channel).await?;
+        Ok(Subscription { sink, stream })
+    }
+
+    /// Hands over what comes, and subscribes again whenever the connection is lost.
+    pub(crate) async fn listen(self, mut subscription: Subscription, inbox: Inbox, standing: Standing) {
+        loop {
+            subscription.deliver(&inbox, self.timeout).await;
+            standing.lost();
+            tracing::warn!(target: "rounds", "the subscription to Redis is lost: legs from other instances do not arrive");
+            subscription = self.again().await;
+            standing.regained();
+            tracing::warn!(target: "rounds", "subscribed to Redis again");
+        }
+    }
+
+    async fn again(&self) -> Subscription {
+        let (mut pause, longest) = PAUSES;
+        loop {
+            if let Ok(Ok(subscription)) = timeout(self.timeout, self.subscribe()).await {
+                return subscription;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+}
+
+impl Subscription {
+    /// Ends when the connection does, or nobody at its other end says anything any more.
+    async fn deliver(&mut self, inbox: &Inbox, patience: Duration) {
+        let Self { sink, stream } = self;
+        let silence = async {
+            loop {
+                sleep(patience).await;
+                if !matches!(timeout(patience, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
+                    return;
+                }
+            }
+        };
+        tokio::pin!(silence);
+        loop {
+            tokio::select! {
+                biased;
+                message = poll_fn(|cx| std::pin::Pin::new(&mut *stream).poll_next(cx)) => match message {
+                    Some(message) => inbox.deliver(message.get_payload_bytes()),
+                    None => return,
+                },
+                () = &mut silence => return,
+            }
+        }
+    }
+}
+
+/// Whether this instance can tell who is there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Standing(Arc<Mutex<Stands>>);
+
+#[derive(Debug, Default)]
+enum Stands {
+    #[default]
+    FromTheStart,
+    Not,
+    Since(Instant),
+}
+
+impl Standing {
+    pub(crate) fn is_steady(&self) -> bool {
+        match *self.stands() {
+            Stands::FromTheStart => true,
+            Stands::Not => false,
+            Stands::Since(moment) => moment.elapsed() >= SETTLING,
+        }
+    }
+
+    fn lost(&self) {
+        *self.stands() = Stands::Not;
+    }
+
+    fn regained(&self) {
+        *self.stands() = Stands::Since(Instant::now());
+    }
+
+    fn stands(&self) -> MutexGuard<'_, Stands> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
