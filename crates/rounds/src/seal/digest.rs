@@ -189,4 +189,12 @@ mod tests {
         assert!(one.in_ledger() != one && one.in_ledger() != other.in_ledger());
         assert_eq!(one.in_ledger(), FlowId::from_bytes([1; 16]).in_ledger());
     }
+
+    /// An answer goes through JSON on its way to another instance, and has to come out as it went in.
+    #[test]
+    fn a_number_survives_being_written_and_read() {
+        let number: Value = serde_json::from_str("5.026328072615539e-296").unwrap();
+        let again: Value = serde_json::from_str(&number.to_string()).unwrap();
+        assert_eq!(number, again);
+    }
 }

@@ -401,6 +401,21 @@ async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
     assert_eq!(work.begun.get(), 1);
 }
 
+/// It has claimed the round, and its lease is not over: nobody waits for that.
+#[tokio::test]
+async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_two_seconds() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    work.begun.reaches(1).await;
+    fleet.hub.wires().inboxes.remove("a");
+    fleet.hub.wires().deaf.push("b".to_owned());
+    fleet.clock.advance(Duration::from_millis(2001));
+    in_time(leg.finish()).await.frozen();
+}
+
 #[tokio::test]
 async fn a_panic_at_the_owner_is_told_where_the_leg_landed() {
     let fleet = Fleet::observed(two_questions, Some(Clumsy));
