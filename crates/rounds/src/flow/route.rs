@@ -89,7 +89,8 @@ enum Body {
         from: String,
         errand: Box<Errand>,
     },
-    AtIt,
+    /// Numbered, so that none counts twice.
+    AtIt(u32),
     /// The reply, as a ledger keeps it.
     Report(Vec<u8>),
     Cancel,
@@ -143,11 +144,13 @@ pub(super) async fn hand(
     if !post(core, relay, owner, id, body).await.map_err(FlowError::retry)? {
         return Ok(Routed::Gone);
     }
+    let (mut signs, mut silence) = (0, core.clock.sleep(SILENCE));
     loop {
         tokio::select! {
             biased;
             said = receiver.recv() => match said {
                 Some(Body::Report(reply)) => return Ok(Routed::Reply(reply)),
+                Some(Body::AtIt(sign)) if sign > signs => (signs, silence) = (sign, core.clock.sleep(SILENCE)),
                 Some(_) => {}
                 None => return Ok(Routed::Silent),
             },
@@ -156,7 +159,7 @@ pub(super) async fn hand(
                 let _ = post(core, relay, owner, id, Body::Cancel).await;
                 return Ok(Routed::Cancelled);
             }
-            () = core.clock.sleep(SILENCE) => {
+            () = &mut silence => {
                 let there = post(core, relay, owner, id, Body::Knock).await;
                 return Ok(if let Ok(false) = there { Routed::Gone } else { Routed::Silent });
             }
@@ -234,10 +237,10 @@ async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Err
     };
     // Beside the leg, which a slow relay is not to hold up.
     let signs = async {
-        loop {
+        for sign in 1.. {
             core.clock.sleep(SIGN_OF_LIFE).await;
             // Whoever hears none looks for the reply by itself.
-            let _ = post(&core, &relay, &from, id, Body::AtIt).await;
+            let _ = post(&core, &relay, &from, id, Body::AtIt(sign)).await;
         }
     };
     let reply = tokio::select! {

@@ -401,6 +401,37 @@ async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
     assert_eq!(work.begun.get(), 1);
 }
 
+/// Who can write to what carries the messages has kept one that the owner sent when it was alive.
+#[tokio::test]
+async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    work.begun.reaches(1).await;
+    fleet.clock.advance(Duration::from_millis(701));
+    fleet.hub.until(|wires| wires.carried.len() == 2).await;
+    let (inbox, (to, sign)) = {
+        let wires = fleet.hub.wires();
+        (wires.inboxes["b"].clone(), wires.carried[1].clone())
+    };
+    assert_eq!(to, "b");
+    fleet.hub.wires().inboxes.remove("a");
+    fleet.hub.wires().deaf.push("b".to_owned());
+    let ended = in_time(leg.finish());
+    tokio::pin!(ended);
+    for _ in 0..4 {
+        inbox.deliver(&sign);
+        // Until whoever waits has heard it.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        fleet.clock.advance(Duration::from_millis(701));
+    }
+    ended.await.frozen();
+}
+
 /// It has claimed the round, and its lease is not over: nobody waits for that.
 #[tokio::test]
 async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_two_seconds() {
