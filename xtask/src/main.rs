@@ -23,6 +23,7 @@ Tasks:
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
+  bench             Measure what being one of a fleet costs, as multiples of one round trip to Redis
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
+        ["bench"] => Ok(bench()),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -73,6 +75,11 @@ fn test() -> io::Result<Vec<Step>> {
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
+}
+
+/// What `cargo xtask bench` does.
+fn bench() -> Vec<Step> {
+    vec![redis(), Step::cargo("measure", "run --quiet --release -p bench")]
 }
 
 /// What `cargo xtask redis` does.

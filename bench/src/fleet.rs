@@ -1,0 +1,82 @@
+//! What it costs to be one of a fleet: a leg through Redis against a leg in memory, and a leg that is handed to another
+//! instance against one that is not. All of them as multiples of one round trip to the same Redis in the same run.
+
+use std::error::Error;
+
+use gallery::Gallery;
+use rounds::{KeyRing, Rounds, test::Client};
+use rounds_redis::{RedisLedger, RedisRelay};
+use serde_json::json;
+
+use crate::{redis::Redis, sample::Sample};
+
+/// How often each is measured, in turns.
+const TURNS: usize = 2000;
+
+/// Turns that are not counted: schemas are made, scripts loaded, pages touched.
+const WARM_UP: usize = 200;
+
+pub(crate) async fn measure() -> Result<(), Box<dyn Error>> {
+    let redis = Redis::start()?;
+    let url = redis.url();
+    let mut connection = ::redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+    let alone = Client::modern(gallery::rounds().build()?).await;
+    let one = Client::modern(instance(&url, "one").await?).await;
+    let other = Client::modern(instance(&url, "other").await?).await;
+
+    let mut trip = Sample::new("a round trip to Redis (PING)");
+    let mut legs = [
+        Sample::new("guard, in memory"),
+        Sample::new("guard, through Redis"),
+        Sample::new("guard with once, in memory"),
+        Sample::new("guard with once, through Redis"),
+        Sample::new("linear, in memory"),
+        Sample::new("linear, through Redis"),
+        Sample::new("linear, handed to another instance"),
+    ];
+    for turn in 0..WARM_UP + TURNS {
+        if turn == WARM_UP {
+            trip = Sample::new(trip.name);
+            legs = legs.map(|leg| Sample::new(leg.name));
+        }
+        let () = trip.time(::redis::cmd("PING").exec_async(&mut connection)).await?;
+        let [guard, guard_redis, once, once_redis, linear, linear_redis, routed] = &mut legs;
+        last_leg(guard, "weather_e", &alone, &alone).await;
+        last_leg(guard_redis, "weather_e", &one, &one).await;
+        last_leg(once, "weather_f", &alone, &alone).await;
+        last_leg(once_redis, "weather_f", &one, &one).await;
+        last_leg(linear, "weather_h", &alone, &alone).await;
+        last_leg(linear_redis, "weather_h", &one, &one).await;
+        last_leg(routed, "weather_h", &one, &other).await;
+    }
+    print(&trip, &legs);
+    Ok(())
+}
+
+async fn instance(url: &str, name: &str) -> Result<Rounds<Gallery>, Box<dyn Error>> {
+    let server = gallery::rounds()
+        .keys(KeyRing::from_bytes([[7; 32]])?)
+        .audience("bench")
+        .ledger(RedisLedger::connect(url).await?)
+        .relay(RedisRelay::connect(url, name).await?)
+        .build()?;
+    Ok(server)
+}
+
+/// The second leg of a call with one question, the claimed one: begun at one client, and answered at another.
+async fn last_leg(sample: &mut Sample, tool: &str, asks: &Client, answers: &Client) {
+    let asked = asks.call(tool, json!({"location": "Tokyo"})).await.asked();
+    let answer = asked.accept("units", json!({"units": "metric"}));
+    let leg = sample.time(answer.send(answers)).await;
+    assert_eq!(leg.text(), "Weather in Tokyo: 22°C, partly cloudy.");
+}
+
+fn print(trip: &Sample, legs: &[Sample]) {
+    let unit = trip.median().as_secs_f64();
+    println!("The last leg of a weather call, {TURNS} of each, in turns; medians, as multiples of {}.\n", trip.name);
+    println!("| leg | takes |");
+    println!("|---|---|");
+    for leg in legs {
+        println!("| {} | {:.1} |", leg.name, leg.median().as_secs_f64() / unit);
+    }
+}
