@@ -12,7 +12,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where time comes from. The default is [`SystemClock`]; tests use `rounds::test::Clock`.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day. Tokens carry it, so the clocks of a fleet are to agree within a minute.
+    /// The time of day. Tokens carry it, so the clocks of a fleet are to agree: within a minute for tokens, and within a few
+    /// seconds for the leases of a shared ledger.
     fn now(&self) -> SystemTime;
 
     /// Becomes ready when this much time has passed.

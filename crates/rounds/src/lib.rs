@@ -4,7 +4,7 @@
 //!
 //! | you want to | write | what to know |
 //! |---|---|---|
-//! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process |
+//! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process, or a fleet has a [`Relay`] |
 //! | the same, and go on after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable`] | what has happened travels sealed with the client; every effect stands in a `once` |
 //! | ask before anything is done | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; what is asked depends on the arguments and on other answers only |
 //! | see every round for yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | called again for each round: effects below the question, in a `once`, or in the finish. Clients from before 2026-07-28 are asked only if the server is told to [push](Legacy::Push) |
@@ -30,6 +30,7 @@
 //! | seal, open | encrypt what a flow knows into `requestState`, bound to its request; verify and decrypt it |
 //! | claim | the right to answer one round; see [`ledger::Claim`] |
 //! | ledger | the store of claims and replies, which makes a state good for one use; see [`ledger::Ledger`] |
+//! | relay | what carries a leg to the instance where its handler waits; see [`Relay`] |
 //! | principal | whoever a flow belongs to, by a name that outlives their credentials; see [`Principal`] |
 //! | refusal | why a state was not accepted: one error on the wire, the reason in the log; see [`Refusal`] |
 //! | era | modern (2026-07-28 and later) or legacy (2025-11-25 and before); see [`Era`] |
