@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult, InputResponses},
+    model::{ElicitRequestParams, InputRequest, InputRequests, InputResponses},
     service::RequestContext,
 };
 
@@ -14,7 +14,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     flow::{
-        frame::{Declared, Question},
+        frame::Question,
         view::{RoundId, View},
     },
     gate::kind_of,
@@ -41,21 +41,14 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         let over = context.ct.clone().drop_guard();
         let returned = request.clone().call(handler, context).await;
         drop(over);
-        let declared = frame.take_declared();
-        if returned.is_err() && declared.is_some() {
-            frame.event(view.round.number, &Station::Withheld);
-        }
-        let asks = match (returned, declared) {
-            (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
-            (Err(_), Some(Declared::Failed(error))) => return X::Response::failed(error),
-            (returned, _) => match returned?.into_asks() {
-                Ok(asks) if view.legacy.pushes().is_some() => asks,
-                // It is told further on that it cannot ask.
-                Ok(asks) => return Ok(asks.into()),
-                Err(complete) => return Ok(complete),
-            },
+        let (returned, declared) = frame.came_to(view.round.number, returned);
+        let asks = match returned?.into_asks() {
+            // The questions that a handler declares are pushed in any case.
+            Ok(asks) if declared || view.legacy.pushes().is_some() => asks,
+            // It is told further on that it cannot ask.
+            Ok(asks) => return Ok(asks.into()),
+            Err(complete) => return Ok(complete),
         };
-        // The questions that a handler declares are pushed in any case.
         let (max_rounds, timeout) =
             view.legacy.pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
         if view.round.number >= max_rounds {

@@ -17,7 +17,7 @@ use std::{
 
 use rmcp::{
     ErrorData,
-    model::{InputRequest, InputRequests, InputResponses, JsonObject, ServerResult},
+    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, ServerResult},
 };
 use tokio::sync::oneshot;
 
@@ -31,6 +31,7 @@ use crate::{
     clock::{BoxFuture, Timestamp},
     era::push::Push,
     error::FlowError,
+    exchange::Response,
     gate::{Era, Peer},
     observe::{Event, Outcome, Station},
     rounds::Core,
@@ -221,9 +222,20 @@ impl Frame {
         *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(declared));
     }
 
-    /// What was declared, to be looked at when the handler was not run.
-    pub(crate) fn take_declared(&self) -> Option<Declared> {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner).take().map(|declared| *declared)
+    /// What a call came to, and whether that was declared: its error then only says that the handler was not run.
+    pub(crate) fn came_to<R: Response>(
+        &self,
+        round: u32,
+        returned: Result<R, ErrorData>,
+    ) -> (Result<R, ErrorData>, bool) {
+        let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Err(_), Some(declared)) = (&returned, declared) else { return (returned, false) };
+        self.event(round, &Station::Withheld);
+        let instead = match *declared {
+            Declared::Asks(requests) => Ok(InputRequiredResult::from_input_requests(requests).into()),
+            Declared::Failed(error) => R::failed(error),
+        };
+        (instead, true)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -24,7 +24,7 @@ use tracing::Instrument;
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Declared, Driver, Ending, Frame, Resumption, Step},
+    frame::{Call, Driver, Ending, Frame, Resumption, Step},
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
@@ -479,7 +479,8 @@ impl<'a> Leg<'a> {
                 self.event(&Station::Started);
                 Box::pin(async move {
                     let _over = over;
-                    request.call(&*handler, context).await.map(Into::into)
+                    let returned = request.call(&*handler, context).await;
+                    view.frame.came_to(view.round.number, returned).0.map(Into::into)
                 })
             }
             Era::Legacy => Box::pin(async move {
@@ -591,18 +592,10 @@ impl<'a> Leg<'a> {
                 return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
-                let declared = frame.take_declared();
-                if returned.is_err() && declared.is_some() {
-                    self.event(&Station::Withheld);
-                }
-                let asks = match (returned, declared) {
-                    (Err(_), Some(Declared::Asks(requests))) => InputRequiredResult::from_input_requests(requests),
-                    (Err(_), Some(Declared::Failed(error))) => return Ok((None, X::Response::failed(error)?)),
-                    (returned, _) => match X::Response::from_result(returned?).map(Response::into_asks) {
-                        Some(Ok(asks)) => asks,
-                        Some(Err(complete)) => return Ok((None, complete)),
-                        None => return Err(ErrorData::internal_error("a result of another request", None).into()),
-                    },
+                let asks = match X::Response::from_result(returned?).map(Response::into_asks) {
+                    Some(Ok(asks)) => asks,
+                    Some(Err(complete)) => return Ok((None, complete)),
+                    None => return Err(ErrorData::internal_error("a result of another request", None).into()),
                 };
                 let lifetime = self.core.round_lifetime;
                 (asks, None, (lifetime, lifetime))
