@@ -4,6 +4,7 @@
 //! turns, and given as a multiple of a reference of that run.
 
 mod fleet;
+mod flows;
 mod redis;
 mod sample;
 
@@ -24,5 +25,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     if cfg!(debug_assertions) {
         return Err("this build is not optimised: run `cargo xtask bench`".into());
     }
-    fleet::measure().await
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        ["serve", stack] => flows::Stack::named(stack).ok_or("no such server")?.serve().await,
+        ["flows"] => flows::measure().await,
+        _ => fleet::measure().await,
+    }
 }

@@ -1,0 +1,206 @@
+//! The client of the comparison: connections that are kept, each with one weather call after the other.
+
+use std::{
+    error::Error,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, StatusCode,
+    client::conn::http1::{SendRequest, handshake},
+};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use tokio::{net::TcpStream, task::JoinSet};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What came of driving a server for a while.
+pub(crate) struct Load {
+    pub(crate) took: Duration,
+    /// How long each flow took, the shortest first.
+    pub(crate) flows: Vec<Duration>,
+}
+
+impl Load {
+    /// The time within which this share of the flows had ended.
+    pub(crate) fn quantile(&self, share: f64) -> Duration {
+        let last = self.flows.len().saturating_sub(1);
+        self.flows.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn flows_per_second(&self) -> f64 {
+        self.flows.len() as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// Connections to one server, kept from one turn to the next.
+pub(crate) struct Connections {
+    address: SocketAddr,
+    free: Vec<SendRequest<Full<Bytes>>>,
+}
+
+impl Connections {
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        Self { address, free: Vec::new() }
+    }
+
+    /// Calls this tool on as many connections at once, each as often as fits into the time. Flows that were begun are
+    /// ended.
+    pub(crate) async fn drive(&mut self, tool: &'static str, count: usize, time: Duration) -> Result<Load, Failure> {
+        while self.free.len() < count {
+            self.free.push(connect(self.address).await?);
+        }
+        let host = self.address;
+        let start = Instant::now();
+        let mut drivers = JoinSet::new();
+        for mut connection in self.free.split_off(self.free.len() - count) {
+            drivers.spawn(async move {
+                let mut flows = Vec::new();
+                while start.elapsed() < time {
+                    let begun = Instant::now();
+                    flow(&mut connection, host, tool).await.map_err(|error| format!("{tool} at {host}: {error}"))?;
+                    flows.push(begun.elapsed());
+                }
+                Ok::<_, Failure>((connection, flows))
+            });
+        }
+        let mut flows = Vec::new();
+        while let Some(driver) = drivers.join_next().await {
+            let (connection, times) = driver??;
+            self.free.push(connection);
+            flows.extend(times);
+        }
+        flows.sort_unstable();
+        Ok(Load { took: start.elapsed(), flows })
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// A whole call: the question, and the answer to it.
+async fn flow(connection: &mut SendRequest<Full<Bytes>>, host: SocketAddr, tool: &str) -> Result<(), Failure> {
+    let asked = leg(connection, host, tool, json!({})).await?;
+    let asked: Asked<'_> = read(&asked)?;
+    let key = asked.result.input_requests.keys().next().ok_or("no question")?;
+    let answers = json!({ (*key): {"action": "accept", "content": {"units": "metric"}} });
+    let more = json!({"inputResponses": answers, "requestState": asked.result.request_state});
+    let told = leg(connection, host, tool, more).await?;
+    let told: Told<'_> = read(&told)?;
+    match &told.result.content[..] {
+        [Text { text: "Weather in Tokyo: 22°C, partly cloudy." }] => Ok(()),
+        _ => Err("another result than the weather".into()),
+    }
+}
+
+async fn leg(
+    connection: &mut SendRequest<Full<Bytes>>,
+    host: SocketAddr,
+    tool: &str,
+    more: Value,
+) -> Result<Bytes, Failure> {
+    let mut params = json!({
+        "name": tool,
+        "arguments": {"location": "Tokyo"},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        },
+    });
+    if let (Value::Object(params), Value::Object(more)) = (&mut params, more) {
+        params.extend(more);
+    }
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let request = Request::post("/mcp")
+        .header("host", host.to_string())
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", tool)
+        .body(Full::from(body))?;
+    connection.ready().await?;
+    let response = connection.send_request(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    match status {
+        StatusCode::OK => Ok(body),
+        _ => Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()),
+    }
+}
+
+/// The message of a response, which is its body, or the last event of a stream.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+    let text = std::str::from_utf8(body)?;
+    let message = text.lines().rev().find_map(|line| line.strip_prefix("data:")).unwrap_or(text);
+    serde_json::from_str(message).map_err(|error| format!("{error} in {text}").into())
+}
+
+#[derive(Deserialize)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    result: Questions<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Questions<'a> {
+    #[serde(borrow)]
+    input_requests: std::collections::BTreeMap<&'a str, &'a RawValue>,
+    #[serde(borrow)]
+    request_state: std::borrow::Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Told<'a> {
+    #[serde(borrow)]
+    result: Content<'a>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(borrow)]
+    content: Vec<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_from_a_body_and_from_a_stream() {
+        let message = r#"{"result": {"content": [{"type": "text", "text": "fair"}]}}"#;
+        let stream = format!("id: 0\nretry: 3000\ndata:\n\nid: 1\ndata: {message}\n\n");
+        for body in [message, &stream] {
+            let told: Told<'_> = read(body.as_bytes()).expect("a message");
+            assert_eq!(told.result.content[0].text, "fair");
+        }
+    }
+
+    #[test]
+    fn one_slow_flow_in_a_hundred_is_the_last_percent() {
+        let mut flows = vec![Duration::from_micros(100); 200];
+        flows[199] = Duration::from_micros(900);
+        let load = Load { took: Duration::from_millis(20), flows };
+        assert_eq!(load.quantile(0.5), Duration::from_micros(100));
+        assert_eq!(load.quantile(0.99), Duration::from_micros(100));
+        assert_eq!(load.quantile(1.0), Duration::from_micros(900));
+        assert_eq!(load.flows_per_second(), 10_000.0);
+    }
+}

@@ -1,0 +1,37 @@
+//! The floor: what any server that answers JSON with JSON has to do, and nothing else.
+
+use axum::{Router, body::Bytes, http::header::CONTENT_TYPE, response::IntoResponse, routing::post};
+use serde_json::{Value, json};
+
+pub(super) fn route(router: Router) -> Router {
+    router.route("/mcp", post(answer))
+}
+
+async fn answer(body: Bytes) -> impl IntoResponse {
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let params = &request["params"];
+    let result = match params.get("inputResponses") {
+        None => json!({
+            "resultType": "input_required",
+            "inputRequests": {"units": {"method": "elicitation/create", "params": {
+                "message": "Which units?",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {"units": {"type": "string", "enum": ["metric", "imperial"]}},
+                    "required": ["units"],
+                },
+            }}},
+            "requestState": params["arguments"]["location"],
+        }),
+        Some(_) => {
+            let place = params["requestState"].as_str().unwrap_or_default();
+            json!({
+                "resultType": "complete",
+                "content": [{"type": "text", "text": format!("Weather in {place}: 22°C, partly cloudy.")}],
+                "isError": false,
+            })
+        }
+    };
+    let response = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+    ([(CONTENT_TYPE, "application/json")], response.to_string())
+}
