@@ -8,8 +8,8 @@ mod server;
 
 use std::{env, error::Error, process::Command, time::Duration};
 
-pub(crate) use serve::Stack;
 use load::Connections;
+pub(crate) use serve::Stack;
 use server::Server;
 
 /// How many connections call at once.

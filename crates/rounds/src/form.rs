@@ -2,18 +2,24 @@
 
 use std::{
     any::TypeId,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
 use rmcp::{
-    model::{ElicitationSchema, JsonObject},
+    model::{ElicitationSchema, JsonObject, PrimitiveSchemaDefinition},
     schemars::{JsonSchema, generate::SchemaSettings},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::check::{Problem, check};
+use crate::{
+    check::{Problem, check},
+    seal::{
+        Digest,
+        digest::{Fingerprint, of_form},
+    },
+};
 
 /// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
 /// which becomes a form of one field named after the question's key.
@@ -43,12 +49,18 @@ pub(crate) struct Form {
     key: String,
 }
 
-/// What a type looks like, whatever the key it is asked under.
-enum Shape {
-    /// An object, whose properties are the fields.
-    Fields(JsonObject),
-    /// Anything else, to become the one field of a form.
-    Single(Value),
+/// What a type looks like, whatever the key it is asked under. Made once for each type.
+struct Shape {
+    fields: Fields,
+    digest: Digest,
+}
+
+/// The fields of a form: as JSON, to check answers with, and as they are asked.
+enum Fields {
+    /// The properties of an object.
+    Of(JsonObject, ElicitationSchema),
+    /// Anything else becomes the one field of a form.
+    Single(Value, PrimitiveSchemaDefinition),
 }
 
 impl Form {
@@ -86,24 +98,29 @@ impl Form {
 
     /// The schema as it goes over the wire.
     pub(crate) fn schema(&self) -> ElicitationSchema {
-        ElicitationSchema::from_json_schema(self.json())
-            .expect("a shape is only kept after it was read as an elicitation schema")
+        match &self.shape.fields {
+            Fields::Of(_, schema) => schema.clone(),
+            Fields::Single(field, definition) => {
+                let mut schema = ElicitationSchema::new(BTreeMap::from([(self.key.clone(), definition.clone())]));
+                schema.required = (!is_optional(field)).then(|| vec![self.key.clone()]);
+                schema
+            }
+        }
     }
 
-    fn json(&self) -> JsonObject {
-        match &*self.shape {
-            Shape::Fields(object) => object.clone(),
-            Shape::Single(field) => single_field(&self.key, field),
-        }
+    /// By what the question with this message is known again.
+    pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
+        of_form(message, &self.key, &self.shape.digest)
     }
 
     /// Checks an answer against the schema, then makes the type of it.
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
-        let schema = self.json();
-        let content = check(&schema, content)?;
-        let value = match &*self.shape {
-            Shape::Fields(_) => Value::Object(content),
-            Shape::Single(_) => content.get(&self.key).cloned().unwrap_or_default(),
+        let value = match &self.shape.fields {
+            Fields::Of(fields, _) => Value::Object(check(fields, content)?),
+            Fields::Single(field, _) => {
+                let mut content = check(&single_field(&self.key, field), content)?;
+                content.remove(&self.key).unwrap_or_default()
+            }
         };
         serde_json::from_value(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
     }
@@ -123,9 +140,10 @@ impl Shape {
                 schema.remove("title");
             }
             let field = plain_field(Value::Object(schema));
-            let wrapped = single_field("value", &field);
-            expressible(&wrapped)?;
-            return Ok(Self::Single(field));
+            let mut carried = expressible(&single_field("value", &field))?;
+            let definition = carried.properties.remove("value").ok_or("it has no field")?;
+            let digest = Digest::of_shape(&field);
+            return Ok(Self { fields: Fields::Single(field, definition), digest });
         }
         schema.remove("title");
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -134,24 +152,28 @@ impl Shape {
             }
         }
         schema.entry("properties").or_insert_with(|| json!({}));
-        expressible(&schema)?;
-        Ok(Self::Fields(schema))
+        let carried = expressible(&schema)?;
+        let digest = Digest::of_shape(&Value::Object(schema.clone()));
+        Ok(Self { fields: Fields::Of(schema, carried), digest })
     }
 }
 
+fn is_optional(field: &Value) -> bool {
+    field.get("default").is_some()
+}
+
 fn single_field(key: &str, field: &Value) -> JsonObject {
-    let optional = field.get("default").is_some();
     let mut object = JsonObject::new();
     object.insert("type".to_owned(), json!("object"));
     object.insert("properties".to_owned(), json!({ key: field }));
-    if !optional {
+    if !is_optional(field) {
         object.insert("required".to_owned(), json!([key]));
     }
     object
 }
 
-/// Whether rmcp's elicitation schema can carry all that this schema says.
-fn expressible(schema: &JsonObject) -> Result<(), String> {
+/// rmcp's elicitation schema, if it can carry all that this schema says.
+fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
     let no_properties = JsonObject::new();
     let fields = |schema: &JsonObject| schema.get("properties").and_then(Value::as_object).cloned();
     let wanted = fields(schema).unwrap_or(no_properties);
@@ -165,7 +187,7 @@ fn expressible(schema: &JsonObject) -> Result<(), String> {
             return Err(format!("`{name}` uses `{keyword}`, which a form cannot express"));
         }
     }
-    Ok(())
+    ElicitationSchema::from_json_schema(schema.clone()).map_err(|error| error.to_string())
 }
 
 fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {

@@ -13,10 +13,7 @@ use crate::{
     answer::Received,
     error::FlowError,
     exchange::{Exchange, Response},
-    flow::{
-        frame::Question,
-        view::{RoundId, View},
-    },
+    flow::{frame::Question, view::View},
     gate::kind_of,
     observe::Station,
     seal::envelope::Kind,
@@ -66,7 +63,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         *request.state() = asks.request_state.clone();
         frame.answers().receive(received);
         frame.onces.called_again();
-        let round = RoundId { number: view.round.number + 1, ..view.round };
+        let round = view.round.next();
         let (peer, server) = (view.peer.clone(), view.server.clone());
         let (legacy, state, frame) = (view.legacy, asks.request_state, frame.clone());
         view = Arc::new(View { round, peer, legacy, state, solicited: true, server, frame });

@@ -64,7 +64,8 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
     let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
-    caught(leg.instrument(span)).await.unwrap_or_else(|| Err(Stop::panicked().error))
+    // A leg is large, and rmcp moves the future of a request around, with room for the largest of all of them.
+    Box::pin(caught(leg.instrument(span))).await.unwrap_or_else(|| Err(Stop::panicked().error))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
@@ -87,7 +88,8 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     mut context: RequestContext<RoleServer>,
     pages: Pages,
 ) -> Rehearsed {
-    let leg = Leg::new(core, &request, &context);
+    let mut leg = Leg::new(core, &request, &context);
+    leg.known(RoundId::new(core.new_flow(), 0));
     let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &request, &context);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut context);
@@ -116,8 +118,7 @@ pub(super) async fn play_errand<X: Exchange>(
     let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
     let answers = errand.answers();
     let Errand { binding, over_http, state, .. } = errand;
-    let round = RoundId { flow: core.new_flow(), number: 0 };
-    let mut leg = Leg { core, binding, peer, over_http, round, opened: false };
+    let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
     let played = caught(async {
         match leg.open(&state) {
             Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
@@ -148,9 +149,10 @@ struct Leg<'a> {
     binding: Binding,
     peer: Peer,
     over_http: bool,
-    /// The flow is drawn anew for a first leg, and replaced by the one in the state when there is one.
+    /// Of a flow that is drawn anew for a first leg, and comes from the state when there is one.
     round: RoundId,
-    opened: bool,
+    /// Whether the flow is known by now.
+    known: bool,
 }
 
 /// How the handler's part of a leg ended.
@@ -186,8 +188,8 @@ impl<'a> Leg<'a> {
             },
             peer: Peer::of(context),
             over_http: crate::rounds::is_over_http(context),
-            round: RoundId { flow: core.new_flow(), number: 0 },
-            opened: false,
+            round: RoundId::UNKNOWN,
+            known: false,
         }
     }
 
@@ -201,7 +203,10 @@ impl<'a> Leg<'a> {
         let state = request.state().take();
         let depends_on_answers = state.is_some() || !sent.is_empty();
         let played = match state {
-            None => self.begin(handler, request, sent, context).await,
+            None => {
+                self.known(RoundId::new(self.core.new_flow(), 0));
+                self.begin(handler, request, sent, context).await
+            }
             Some(token) => match self.open(&token) {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &context.ct).await,
@@ -239,7 +244,7 @@ impl<'a> Leg<'a> {
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
         if let Some(Minted { span, spill }) = asked {
-            let admitted = self.core.admit(self.next().claim(), self.keep(span), spill).await;
+            let admitted = self.core.admit(self.round.next().claim(), self.keep(span), spill).await;
             if let Err(error) = admitted {
                 frame.abort();
                 return Ok(X::Response::failed(unavailable(error))?);
@@ -409,8 +414,7 @@ impl<'a> Leg<'a> {
         let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         // Known from here on, so that a refusal can be told of its flow.
-        self.round = RoundId { flow: envelope.flow, number: envelope.round };
-        self.opened = true;
+        self.known(RoundId::new(envelope.flow, envelope.round));
         envelope.check(&self.binding, self.core.now())?;
         if self.peer.era == Era::Legacy {
             return Err(Refusal::LegacyClient);
@@ -649,7 +653,7 @@ impl<'a> Leg<'a> {
         }
         let mut envelope = Envelope {
             flow: self.round.flow,
-            round: self.next().number,
+            round: self.round.next().number,
             span: Span { issued_at: now, expires_at, deadline },
             binding: self.binding.clone(),
             resume: resume.unwrap_or_else(|| {
@@ -719,7 +723,7 @@ impl<'a> Leg<'a> {
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
         let spill = minted.and_then(|Minted { span, spill }| {
-            Some(Spill { id: self.next().claim(), keep: self.keep(span), state: spill? })
+            Some(Spill { id: self.round.next().claim(), keep: self.keep(span), state: spill? })
         });
         match self.core.settle(self.round.claim(), fence, answers, reply, spill).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
@@ -757,9 +761,9 @@ impl<'a> Leg<'a> {
         asks
     }
 
-    /// The round that this leg's questions begin.
-    fn next(&self) -> RoundId {
-        RoundId { number: self.round.number + 1, ..self.round }
+    fn known(&mut self, round: RoundId) {
+        self.round = round;
+        self.known = true;
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {
@@ -776,9 +780,8 @@ impl<'a> Leg<'a> {
     }
 
     fn event(&self, station: &Station) {
-        let unknown = matches!(station, Station::Refused(_)) && !self.opened;
         self.core.observe(&Event {
-            flow: (!unknown).then_some(self.round.flow),
+            flow: self.known.then_some(self.round.flow),
             round: self.round.number,
             method: self.binding.method,
             target: &self.binding.target,

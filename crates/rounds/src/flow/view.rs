@@ -17,12 +17,29 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundId {
     pub(crate) flow: FlowId,
+    /// The name by which a ledger knows the flow.
+    in_ledger: FlowId,
     pub(crate) number: u32,
 }
 
 impl RoundId {
+    /// Of a leg whose flow is not known, yet or for good.
+    pub(crate) const UNKNOWN: Self = {
+        let nobody = FlowId::from_bytes([0; 16]);
+        Self { flow: nobody, in_ledger: nobody, number: 0 }
+    };
+
+    pub(crate) fn new(flow: FlowId, number: u32) -> Self {
+        Self { flow, in_ledger: flow.in_ledger(), number }
+    }
+
+    /// The round after this one.
+    pub(crate) fn next(self) -> Self {
+        Self { number: self.number + 1, ..self }
+    }
+
     pub(crate) fn claim(self) -> ClaimId {
-        ClaimId { flow: self.flow.in_ledger(), what: What::Round(self.number) }
+        ClaimId { flow: self.in_ledger, what: What::Round(self.number) }
     }
 }
 

@@ -1,10 +1,10 @@
-//! Digests of canonical JSON, so that equal requests have equal digests however they were spelled.
+//! Digests of JSON by what it means, so that equal requests have equal digests however they were spelled.
 
 use std::fmt;
 
 use rmcp::model::{InputRequest, InputResponses, JsonObject};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::envelope::FlowId;
@@ -17,15 +17,15 @@ impl Digest {
     /// Of the arguments of a call. Absent arguments and `{}` are equal.
     pub(crate) fn of_arguments(arguments: Option<&JsonObject>) -> Self {
         match arguments {
-            Some(arguments) if !arguments.is_empty() => Self::of_json("arguments", arguments),
-            _ => Self::of_parts("arguments", b"{}"),
+            Some(arguments) => Self::of_members("arguments", arguments),
+            None => Self::of_members("arguments", &JsonObject::new()),
         }
     }
 
     /// Of the answers that came with a leg. A ledger sees it: without the flow's name, which no ledger sees, nobody can check
     /// a guess by it.
     pub(crate) fn of_answers(flow: FlowId, answers: &InputResponses) -> Self {
-        let Self(answers) = Self::of_json("answers", answers);
+        let Self(answers) = Self::of_members("answers", answers);
         Self::of_parts("answered", &[&flow.as_bytes()[..], &answers].concat())
     }
 
@@ -56,17 +56,21 @@ impl Digest {
         Self::of_parts("effect", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
+    /// Of what a type looks like in a form.
+    pub(crate) fn of_shape(shape: &Value) -> Self {
+        let mut canonical = Vec::with_capacity(1024);
+        spell(shape, &mut canonical);
+        Self::of_parts("shape", &canonical)
+    }
+
     /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    fn of_json<T: Serialize>(domain: &str, json: &T) -> Self {
-        // Serialising to a `Value` first costs a copy, and makes the one place where integers are looked at.
-        let canonical = serde_json::to_value(json)
-            .map(exact)
-            .and_then(|value| serde_json_canonicalizer::to_vec(&value))
-            .expect("JSON that was just parsed has string keys and finite numbers");
+    fn of_members<'a>(domain: &str, members: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Self {
+        let mut canonical = Vec::with_capacity(256);
+        spell_members(members, &mut canonical);
         Self::of_parts(domain, &canonical)
     }
 
@@ -91,9 +95,21 @@ impl FlowId {
 /// By what a question is known again.
 pub(crate) type Fingerprint = [u8; 16];
 
-/// The fingerprint of a question.
+/// The fingerprint of a question that is a form. What the form looks like was digested before, once for its type.
+pub(crate) fn of_form(message: &str, key: &str, shape: &Digest) -> Fingerprint {
+    let mut canonical = Vec::with_capacity(256);
+    spell_text(message, &mut canonical);
+    spell_text(key, &mut canonical);
+    canonical.extend_from_slice(shape.as_bytes());
+    Digest::of_parts("form", &canonical).half()
+}
+
+/// The fingerprint of any other question.
 pub(crate) fn of_question(request: &InputRequest) -> Fingerprint {
-    Digest::of_json("question", request).half()
+    let question = serde_json::to_value(request).expect("a question has string keys and finite numbers");
+    let mut canonical = Vec::with_capacity(1024);
+    spell(&question, &mut canonical);
+    Digest::of_parts("question", &canonical).half()
 }
 
 impl fmt::Debug for Digest {
@@ -105,20 +121,71 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Canonical JSON (RFC 8785) knows numbers as doubles only, and would make one number of two neighbouring integers
-/// beyond 2^53. Those become strings that no other string can be confused with; everything else stays.
-fn exact(value: Value) -> Value {
-    const LARGEST_EXACT: u64 = 1 << 53;
+/// Writes what a value means: equal values give equal bytes, and no two others do, as every part says what it is and how long.
+fn spell(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Number(number) if number.is_i64() || number.is_u64() => {
-            let magnitude = number.as_i64().map_or(u64::MAX, i64::unsigned_abs);
-            if magnitude > LARGEST_EXACT { Value::String(format!("\0integer {number}")) } else { Value::Number(number) }
+        Value::Null => out.push(b'n'),
+        Value::Bool(false) => out.push(b'f'),
+        Value::Bool(true) => out.push(b't'),
+        Value::Number(number) => spell_number(number, out),
+        Value::String(text) => spell_text(text, out),
+        Value::Array(items) => {
+            out.push(b'a');
+            spell_length(items.len(), out);
+            for item in items {
+                spell(item, out);
+            }
         }
-        Value::String(text) if text.starts_with('\0') => Value::String(format!("\0string {text}")),
-        Value::Array(items) => items.into_iter().map(exact).collect(),
-        Value::Object(members) => members.into_iter().map(|(key, value)| (key, exact(value))).collect(),
-        other => other,
+        Value::Object(members) => spell_members(members, out),
     }
+}
+
+/// By their names, whatever the order in which they came.
+fn spell_members<'a>(members: impl IntoIterator<Item = (&'a String, &'a Value)>, out: &mut Vec<u8>) {
+    let mut members: Vec<_> = members.into_iter().collect();
+    members.sort_unstable_by_key(|(name, _)| *name);
+    out.push(b'o');
+    spell_length(members.len(), out);
+    for (name, value) in members {
+        spell_text(name, out);
+        spell(value, out);
+    }
+}
+
+fn spell_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b's');
+    spell_length(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A number without a fraction is an integer, also when it was written `1.0` or `1e0`. Integers are exact: order
+/// 9007199254740993 is not its neighbour, as it would be among doubles.
+fn spell_number(number: &Number, out: &mut Vec<u8>) {
+    const BEYOND_INTEGERS: f64 = 18_446_744_073_709_551_616.0;
+    let double = number.as_f64().unwrap_or(f64::NAN);
+    let integer = number.as_i128().or_else(|| {
+        // Exact: the doubles in this range that have no fraction are integers of 65 bits.
+        (double.fract() == 0.0 && double.abs() < BEYOND_INTEGERS).then_some(double as i128)
+    });
+    match integer {
+        Some(integer) => {
+            out.push(b'i');
+            out.extend_from_slice(&integer.to_be_bytes());
+        }
+        None => {
+            out.push(b'd');
+            out.extend_from_slice(&double.to_be_bytes());
+        }
+    }
+}
+
+/// Seven bits to a byte, the lowest first; all but the last have the eighth bit set.
+fn spell_length(mut length: usize, out: &mut Vec<u8>) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
 }
 
 #[cfg(test)]
@@ -170,7 +237,48 @@ mod tests {
         assert_ne!(digest(big.clone()), digest(json!({"order": 9_007_199_254_740_992_u64})));
         assert_ne!(digest(json!({"n": u64::MAX})), digest(json!({"n": u64::MAX - 1})));
         assert_ne!(digest(json!({"n": i64::MIN})), digest(json!({"n": i64::MIN + 1})));
-        assert_ne!(digest(big), digest(json!({"order": "\0integer 9007199254740993"})));
+        assert_ne!(digest(big), digest(json!({"order": "9007199254740993"})));
+    }
+
+    #[test]
+    fn an_integer_is_one_however_large_it_is_and_whether_it_was_written_with_a_point() {
+        for integer in [0, 1, -1, 1 << 53, -(1 << 60), i64::MIN] {
+            assert_eq!(digest(json!({ "n": integer })), digest(json!({ "n": integer as f64 })), "{integer}");
+        }
+        assert_eq!(digest(json!({"n": 1_u64 << 63})), digest(json!({"n": (1_u64 << 63) as f64})));
+        assert_ne!(digest(json!({"n": u64::MAX})), digest(json!({"n": u64::MAX as f64})), "which is 2^64");
+        assert_ne!(digest(json!({"n": 1e300})), digest(json!({"n": 1e301})));
+    }
+
+    /// Without lengths, what one value ends with could be what the next begins with.
+    #[test]
+    fn no_part_runs_into_the_next() {
+        let all = [
+            json!({"a": ["bc", "d"]}),
+            json!({"a": ["b", "cd"]}),
+            json!({"a": ["b", "c", "d"]}),
+            json!({"a": [["b"], "c", "d"]}),
+            json!({"a": [["b", "c"], "d"]}),
+            json!({"a": {"b": {}, "c": {}}}),
+            json!({"a": {"b": {"c": {}}}}),
+            json!({"a": {}, "b": {"c": {}}}),
+        ];
+        for (i, one) in all.iter().enumerate() {
+            for (j, other) in all.iter().enumerate() {
+                assert_eq!(i == j, digest(one.clone()) == digest(other.clone()), "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_in_which_members_came_does_not_matter() {
+        let (one, two) = (("one".to_owned(), json!(1)), ("two".to_owned(), json!(2)));
+        let spelled = |members: [&(String, Value); 2]| {
+            let mut out = Vec::new();
+            spell_members(members.map(|(name, value)| (name, value)), &mut out);
+            out
+        };
+        assert_eq!(spelled([&one, &two]), spelled([&two, &one]));
     }
 
     #[test]

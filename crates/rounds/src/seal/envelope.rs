@@ -9,7 +9,7 @@ pub(crate) use crate::kind::{Kind, Method};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// How far ahead of ours the clock of the instance that minted a token may be.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
@@ -346,5 +346,13 @@ mod tests {
         assert_eq!(seal(&ring, [24; 24], &envelope().to_bytes()), golden);
         let opened = open(&ring, 64 * 1024, golden).unwrap();
         assert_eq!(Envelope::from_bytes(&opened), Ok(envelope()));
+    }
+
+    /// Its arguments were digested in another way: the binding could not be checked.
+    #[test]
+    fn a_token_of_the_first_version_is_refused() {
+        let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
+        let opened = open(&ring, 64 * 1024, include_str!("golden-1.token").trim()).unwrap();
+        assert_eq!(Envelope::from_bytes(&opened), Err(Refusal::UnknownVersion));
     }
 }

@@ -19,9 +19,13 @@ use crate::{
         frame::{Frame, Question},
         view::View,
     },
-    form::{Form, FormType},
+    form::{Form, FormType, Unaskable},
     gate::Era,
-    seal::{FlowId, envelope::Kind},
+    seal::{
+        FlowId,
+        digest::{Fingerprint, of_question},
+        envelope::Kind,
+    },
 };
 
 #[doc = include_str!("../docs/ask.md")]
@@ -93,6 +97,7 @@ impl Ask {
         };
         let query = Query {
             kind: Kind::Url,
+            form: None,
             default_key: || "url".to_owned(),
             request: Box::new(request),
             read: |_, _| Ok(()),
@@ -110,6 +115,7 @@ impl Ask {
         };
         let query = Query {
             kind: Kind::Sample,
+            form: None,
             default_key: || "sample".to_owned(),
             request: Box::new(sample),
             read: |_, result| from_json(result),
@@ -125,6 +131,7 @@ impl Ask {
         let roots = |_, _: &str, _: &str| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let query = Query {
             kind: Kind::Roots,
+            form: None,
             default_key: || "roots".to_owned(),
             request: Box::new(roots),
             read: |_, result| from_json(result),
@@ -224,11 +231,24 @@ pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequ
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
     pub(super) kind: Kind,
+    /// The form under a key, of a question that is one.
+    pub(super) form: Option<fn(&str) -> Result<Form, Unaskable>>,
     pub(super) default_key: fn() -> String,
     pub(super) request: MakeRequest,
     pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
     pub(super) refused: Option<T>,
+}
+
+impl<T> Query<T> {
+    /// By what the question is known again. Without the flow's name: a journal belongs to its flow anyhow, and a saved one can
+    /// be replayed in another.
+    pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
+        match self.form {
+            Some(form) => Ok(form(key)?.fingerprint(message)),
+            None => Ok(of_question(&(self.request)(message.to_owned(), key, key)?)),
+        }
+    }
 }
 
 impl<T: FormType> Query<T> {
@@ -240,6 +260,7 @@ impl<T: FormType> Query<T> {
         };
         Self {
             kind: Kind::Form,
+            form: Some(Form::of::<T>),
             default_key: Form::default_key::<T>,
             request: Box::new(request),
             read: read_form,
