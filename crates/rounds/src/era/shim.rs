@@ -89,7 +89,7 @@ async fn push(
     let mut asked = Vec::new();
     for (key, request) in requests {
         let (kind, message) = (kind_of(&request)?, words(&request));
-        let request = Some(request);
+        let request = Some(Box::new(request));
         let question = Question { key: key.clone(), kind, request, digest: None, message, within: Some(timeout) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }

@@ -116,15 +116,36 @@ struct Open {
     question: Question,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     asked: bool,
+    /// Its request as text while it waits: a tenth of the memory, and it is sent again only if no answer comes.
+    sent: Option<Box<str>>,
     answer: oneshot::Sender<Result<Received, FlowError>>,
+}
+
+impl Open {
+    /// What is sent to the client, under its key.
+    fn send(&mut self) -> Option<(String, InputRequest)> {
+        self.asked = true;
+        let request = self.question.request.take()?;
+        self.sent = serde_json::to_string(&request).ok().map(String::into_boxed_str);
+        Some((self.question.key.clone(), *request))
+    }
+
+    /// It was sent, and no answer came: it is to be sent again.
+    fn take_back(&mut self) -> Result<(), FlowError> {
+        if let Some(sent) = self.sent.take() {
+            let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
+            self.question.request = Some(serde_json::from_str(&sent).map_err(unreadable)?);
+        }
+        Ok(())
+    }
 }
 
 /// A question, ready to be asked.
 pub(crate) struct Question {
     pub(crate) key: String,
     pub(crate) kind: Kind,
-    /// What is sent; nothing for a checkpoint, which only comes back.
-    pub(crate) request: Option<InputRequest>,
+    /// What is to be sent; nothing for a checkpoint, which only comes back.
+    pub(crate) request: Option<Box<InputRequest>>,
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: String,
@@ -261,7 +282,7 @@ impl Frame {
         let id = state.number();
         // Most handlers have one question open, and wait with it for long.
         state.open.reserve_exact(1);
-        state.open.push(Open { id, question, asked: false, answer });
+        state.open.push(Open { id, question, asked: false, sent: None, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
@@ -486,17 +507,23 @@ impl Driver {
             let asked = std::mem::take(&mut open.asked);
             match answers.remove(&open.question.key).filter(|_| asked) {
                 Some(raw) => {
-                    answered.push((open.answer, Received::read(open.question.kind, &raw)));
+                    answered.push((open.answer, Ok(Received::read(open.question.kind, &raw))));
                     None
                 }
-                None => Some(open),
+                None => match open.take_back() {
+                    Ok(()) => Some(open),
+                    Err(error) => {
+                        answered.push((open.answer, Err(error)));
+                        None
+                    }
+                },
             }
         });
         let still_open = still_open.collect();
         state.open = still_open;
         drop(state);
         for (answer, received) in answered {
-            let _ = answer.send(Ok(received));
+            let _ = answer.send(received);
         }
         false
     }
@@ -586,11 +613,7 @@ impl Driver {
                 let times = open.iter().map(|open| open.question.within.unwrap_or(default));
                 let (patience, lifetime) =
                     times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
-                for open in open.iter_mut() {
-                    open.asked = true;
-                }
-                let request = |open: &Open| Some((open.question.key.clone(), open.question.request.clone()?));
-                let requests = open.iter().filter_map(request).collect();
+                let requests = open.iter_mut().filter_map(Open::send).collect();
                 let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
                 let digests = open.iter().filter_map(digest).collect();
                 state.link = None;
@@ -632,11 +655,12 @@ impl Driver {
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
             open.asked = true;
-            let Question { key, kind, request: Some(request), message, within, .. } = &open.question else { continue };
+            let Question { key, kind, request, message, within, .. } = &mut open.question;
+            let Some(request) = request.take() else { continue };
             let push = Push {
                 link: link.clone(),
                 kind: *kind,
-                request: request.clone(),
+                request: *request,
                 patience: within.unwrap_or(core.round_lifetime),
                 message: message.clone(),
             };

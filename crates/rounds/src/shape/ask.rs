@@ -310,7 +310,7 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let question = Question {
                 kind: query.kind,
-                request: Some((query.request)(words, &key, &ask.frame.new_name())?),
+                request: Some(Box::new((query.request)(words, &key, &ask.frame.new_name())?)),
                 digest: None,
                 key: key.clone(),
                 message: message.clone(),

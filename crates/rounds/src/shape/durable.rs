@@ -422,7 +422,7 @@ impl<T: Send + 'static> Asking<T> {
                             let question = Question {
                                 key: key.clone(),
                                 kind,
-                                request: Some(request),
+                                request: Some(Box::new(request)),
                                 digest: Some(digest),
                                 message: message.clone(),
                                 within,
