@@ -95,7 +95,7 @@ async fn push(
     }
     let mut received = Vec::new();
     for (key, kind, opened) in asked {
-        received.push((key, kind, opened.answered().await?));
+        received.push((key, kind, opened.await?));
     }
     Ok(received)
 }

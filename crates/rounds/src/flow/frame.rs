@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -384,16 +385,19 @@ impl Drop for Effect {
     }
 }
 
-/// A question that was opened, and is withdrawn when this is dropped.
+/// A question that was opened. It is ready with its answer, and is withdrawn when this is dropped.
 pub(crate) struct Opened<'a> {
     frame: &'a Frame,
     id: u64,
     answered: oneshot::Receiver<Result<Received, FlowError>>,
 }
 
-impl Opened<'_> {
-    pub(crate) async fn answered(mut self) -> Result<Received, FlowError> {
-        (&mut self.answered).await.unwrap_or(Err(FlowError::FlowEnded))
+impl Future for Opened<'_> {
+    type Output = Result<Received, FlowError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = Pin::new(&mut self.answered).poll(cx);
+        answered.map(|answered| answered.unwrap_or(Err(FlowError::FlowEnded)))
     }
 }
 
