@@ -419,8 +419,8 @@ impl Drop for Opened<'_> {
 pub(crate) struct Driver {
     frame: Arc<Frame>,
     handler: Option<BoxFuture<'static, Result<ServerResult, ErrorData>>>,
-    /// The handler ended while no leg was there to be told.
-    ending: Option<Ending>,
+    /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
+    ending: Option<Box<Ending>>,
     /// Where the leg in flight waits; the first leg polls this driver itself.
     reply: Option<oneshot::Sender<Step>>,
     in_flight: bool,
@@ -429,10 +429,10 @@ pub(crate) struct Driver {
     pushes: Vec<(u64, BoxFuture<'static, Result<Received, FlowError>>)>,
     /// The frame's place among those that wait.
     slot: Option<Slot>,
-    /// Fires when nobody came back in time.
-    idle: Option<BoxFuture<'static, ()>>,
-    /// Fires when the flow's time is over.
-    deadline: Option<BoxFuture<'static, ()>>,
+    /// When the flow's time is over; none before the handler waits for the first time.
+    deadline: Option<Timestamp>,
+    /// Fires when nobody came back in time, or when the flow's time is over while a leg is in flight.
+    timer: Option<BoxFuture<'static, ()>>,
 }
 
 impl Driver {
@@ -451,8 +451,8 @@ impl Driver {
             round,
             pushes: Vec::new(),
             slot: None,
-            idle: None,
             deadline: None,
+            timer: None,
         }
     }
 
@@ -470,12 +470,12 @@ impl Driver {
                 return Poll::Ready(Step::Ended(Ending::Expired));
             }
             if let Some(ending) = self.poll_handler(cx) {
-                self.ending = Some(if self.drop_handler() { ending } else { Ending::Panicked });
+                self.ending = Some(Box::new(if self.drop_handler() { ending } else { Ending::Panicked }));
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()
             {
-                return Poll::Ready(Step::Ended(ending));
+                return Poll::Ready(Step::Ended(*ending));
             }
             match self.look_at_questions() {
                 Looked::Nothing => return Poll::Pending,
@@ -502,7 +502,6 @@ impl Driver {
         let Some(resumption) = state.inbox.take() else { return false };
         self.reply = Some(resumption.reply);
         self.in_flight = true;
-        self.idle = None;
         state.peer = resumption.peer;
         state.link = resumption.link;
         let mut answered = Vec::new();
@@ -526,6 +525,7 @@ impl Driver {
         let still_open = still_open.collect();
         state.open = still_open;
         drop(state);
+        self.timer = self.deadline.map(|deadline| self.sleep_until(deadline));
         for (answer, received) in answered {
             let _ = answer.send(received);
         }
@@ -533,10 +533,12 @@ impl Driver {
     }
 
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
-        let fired = |timer: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>| {
-            timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
-        };
-        fired(&mut self.idle, cx) || fired(&mut self.deadline, cx)
+        self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+    }
+
+    fn sleep_until(&self, moment: Timestamp) -> BoxFuture<'static, ()> {
+        let core = &self.frame.core;
+        core.clock.sleep(moment.since(core.now()))
     }
 
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
@@ -634,7 +636,7 @@ impl Driver {
             journal.set_fault(Fault::Strayed);
         }
         self.drop_handler();
-        self.ending = Some(Ending::Aborted);
+        self.ending = Some(Box::new(Ending::Aborted));
         Looked::Again
     }
 
@@ -690,7 +692,7 @@ impl Driver {
         }
         if self.slot.is_none() {
             self.slot = Some(Slot::take(&self.frame)?);
-            self.deadline = Some(core.clock.sleep(core.flow_deadline));
+            self.timer = Some(core.clock.sleep(core.flow_deadline));
         }
         self.round += 1;
         Ok(())
@@ -735,15 +737,14 @@ impl Driver {
 
     /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
     pub(crate) fn park(mut self, span: Span) {
-        let core = self.frame.core.clone();
-        let now = core.now();
-        self.deadline = Some(core.clock.sleep(span.deadline.since(now)));
-        self.idle = Some(core.clock.sleep(span.expires_at.since(now)));
+        self.deadline = Some(span.deadline);
+        self.timer = Some(self.sleep_until(span.expires_at));
         tokio::spawn(async move {
             loop {
                 let step = std::future::poll_fn(|cx| self.poll_step(cx)).await;
                 if let Step::Asked(round) = &step {
-                    self.idle = Some(core.clock.sleep(round.lifetime));
+                    let expires_at = self.frame.core.now() + round.lifetime;
+                    self.timer = Some(self.sleep_until(expires_at.min(span.deadline)));
                 }
                 let over = matches!(step, Step::Ended(_));
                 if over {
@@ -843,19 +844,17 @@ impl Frames {
 /// A frame's place among those that may wait. Leaving it is dropping it.
 pub(crate) struct Slot {
     frame: Arc<Frame>,
-    principal: Option<Digest>,
 }
 
 impl Slot {
     /// Takes a place for this frame, if there is one left.
     fn take(frame: &Arc<Frame>) -> Result<Self, FlowError> {
-        let principal = frame.principal;
         let limits = &frame.core.limits;
         let mut parked = frame.core.frames.parked();
         if parked.frames.len() >= limits.frames {
             return Err(FlowError::TooManyFrames { limit: limits.frames });
         }
-        if let Some(principal) = principal {
+        if let Some(principal) = frame.principal {
             let theirs = parked.per_principal.get(&principal).copied().unwrap_or_default();
             if theirs >= limits.frames_per_principal {
                 return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
@@ -864,19 +863,19 @@ impl Slot {
         }
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
-        Ok(Self { frame: frame.clone(), principal })
+        Ok(Self { frame: frame.clone() })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Self { frame, principal } = self;
+        let Self { frame } = self;
         let mut parked = frame.core.frames.parked();
         // A leg that was overtaken in this very process leaves the frame of the one that overtook it.
         if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
             parked.frames.remove(&frame.flow);
         }
-        if let Some(principal) = principal
+        if let Some(principal) = &frame.principal
             && let Some(theirs) = parked.per_principal.get_mut(principal)
         {
             *theirs -= 1;
