@@ -477,10 +477,11 @@ impl<'a> Leg<'a> {
             Era::Modern => {
                 view.put(&mut context);
                 self.event(&Station::Started);
+                let (frame, round) = (view.frame.clone(), view.round.number);
                 Box::pin(async move {
                     let _over = over;
                     let returned = request.call(&*handler, context).await;
-                    view.frame.came_to(view.round.number, returned).0.map(Into::into)
+                    frame.came_to(round, returned).0.map(Into::into)
                 })
             }
             Era::Legacy => Box::pin(async move {
