@@ -78,6 +78,15 @@ async fn caught<T>(leg: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
+/// Calls a handler. What a future captures it has room for until it ends, so that what a handler is given comes in a box.
+fn call<X: Exchange, H: ServerHandler>(
+    handler: &H,
+    given: Box<(X, RequestContext<RoleServer>)>,
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
+    let (request, context) = *given;
+    request.call(handler, context)
+}
+
 /// Shows a durable handler its past, and gives what it comes to after it. Nothing is asked, claimed, had or recorded.
 #[cfg(feature = "test")]
 pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
@@ -478,9 +487,10 @@ impl<'a> Leg<'a> {
                 view.put(&mut context);
                 self.event(&Station::Started);
                 let (frame, round) = (view.frame.clone(), view.round.number);
+                let given = Box::new((request, context));
                 Box::pin(async move {
                     let _over = over;
-                    let returned = request.call(&*handler, context).await;
+                    let returned = call(&*handler, given).await;
                     frame.came_to(round, returned).0.map(Into::into)
                 })
             }
