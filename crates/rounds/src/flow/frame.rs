@@ -48,9 +48,9 @@ pub(crate) struct Frame {
     pub(crate) core: Arc<Core>,
     pub(crate) flow: FlowId,
     method: Method,
-    target: String,
+    target: Box<str>,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
-    pub(crate) arguments: Option<String>,
+    pub(crate) arguments: Option<Box<str>>,
     /// What the handler was given when it was called. It may still ask on its own account after it has waited.
     answers: Mutex<Answers>,
     /// What came of the questions that the handler declares, when its own code was not run for them.
@@ -77,7 +77,7 @@ pub(crate) struct Call<'a> {
 
 struct State {
     /// The leg in flight, if one is.
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     /// What the latest leg's client can be asked.
     peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
@@ -165,7 +165,7 @@ pub(crate) struct Resumption {
     pub(crate) round: u32,
     pub(crate) answers: InputResponses,
     /// None when its client is connected to another instance.
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<Box<Link>>,
     pub(crate) peer: Peer,
     pub(crate) reply: oneshot::Sender<Step>,
 }
@@ -203,7 +203,7 @@ pub(crate) enum Ending {
 impl Frame {
     pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Link) -> Arc<Self> {
         let state = State {
-            link: Some(link),
+            link: Some(Box::new(link)),
             peer,
             open: Vec::new(),
             next_number: 0,
@@ -221,8 +221,8 @@ impl Frame {
         Arc::new(Self {
             flow,
             method: call.method,
-            target: call.target.to_owned(),
-            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
+            target: call.target.into(),
+            arguments: call.arguments.and_then(|given| Some(serde_json::to_string(given).ok()?.into())),
             answers: Mutex::new(call.answers),
             declared: Mutex::default(),
             onces: call.onces,
@@ -299,7 +299,7 @@ impl Frame {
 
     /// The client of the leg in flight.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.state().link.clone()
+        self.state().link.as_deref().cloned()
     }
 
     /// Looks at what the latest leg's client can be asked.
@@ -357,7 +357,7 @@ impl Frame {
     }
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
-        let (flow, method, target) = (Some(self.flow), self.method, self.target.as_str());
+        let (flow, method, target) = (Some(self.flow), self.method, &*self.target);
         self.core.observe(&Event { flow, round, method, target, station });
     }
 }
@@ -649,7 +649,7 @@ impl Driver {
         let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
-        let (link, asks) = (state.link.clone(), state.open.len());
+        let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
         drop(state);
         drop(withdrawn);
         let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };

@@ -532,7 +532,8 @@ impl<'a> Leg<'a> {
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
-        let resumption = Resumption { round: self.round.number, answers, link, peer: self.peer.clone(), reply };
+        let (round, link, peer) = (self.round.number, link.map(Box::new), self.peer.clone());
+        let resumption = Resumption { round, answers, link, peer, reply };
         let frame = self.core.frames.find(self.round.flow)?;
         if !frame.resume(resumption) {
             return None;
