@@ -86,13 +86,13 @@ async fn push(
     let mut asked = Vec::new();
     for (key, request) in requests {
         let (kind, message) = (kind_of(&request)?, words(&request));
-        let request = Some(request);
+        let request = Some(Box::new(request));
         let question = Question { key: key.clone(), kind, request, digest: None, message, within: Some(timeout) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }
     let mut received = Vec::new();
     for (key, kind, opened) in asked {
-        received.push((key, kind, opened.answered().await?));
+        received.push((key, kind, opened.await?));
     }
     Ok(received)
 }

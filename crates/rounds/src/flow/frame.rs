@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -47,9 +48,9 @@ pub(crate) struct Frame {
     pub(crate) core: Arc<Core>,
     pub(crate) flow: FlowId,
     method: Method,
-    target: String,
+    target: Box<str>,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
-    pub(crate) arguments: Option<String>,
+    pub(crate) arguments: Option<Box<str>>,
     /// What the handler was given when it was called. It may still ask on its own account after it has waited.
     answers: Mutex<Answers>,
     /// What came of the questions that the handler declares, when its own code was not run for them.
@@ -76,7 +77,7 @@ pub(crate) struct Call<'a> {
 
 struct State {
     /// The leg in flight, if one is.
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     /// What the latest leg's client can be asked.
     peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
@@ -116,15 +117,36 @@ struct Open {
     question: Question,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     asked: bool,
+    /// Its request as text while it waits: a tenth of the memory, and it is sent again only if no answer comes.
+    sent: Option<Box<str>>,
     answer: oneshot::Sender<Result<Received, FlowError>>,
+}
+
+impl Open {
+    /// What is sent to the client, under its key.
+    fn send(&mut self) -> Option<(String, InputRequest)> {
+        self.asked = true;
+        let request = self.question.request.take()?;
+        self.sent = serde_json::to_string(&request).ok().map(String::into_boxed_str);
+        Some((self.question.key.clone(), *request))
+    }
+
+    /// It was sent, and no answer came: it is to be sent again.
+    fn take_back(&mut self) -> Result<(), FlowError> {
+        if let Some(sent) = self.sent.take() {
+            let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
+            self.question.request = Some(serde_json::from_str(&sent).map_err(unreadable)?);
+        }
+        Ok(())
+    }
 }
 
 /// A question, ready to be asked.
 pub(crate) struct Question {
     pub(crate) key: String,
     pub(crate) kind: Kind,
-    /// What is sent; nothing for a checkpoint, which only comes back.
-    pub(crate) request: Option<InputRequest>,
+    /// What is to be sent; nothing for a checkpoint, which only comes back.
+    pub(crate) request: Option<Box<InputRequest>>,
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: String,
@@ -143,7 +165,7 @@ pub(crate) struct Resumption {
     pub(crate) round: u32,
     pub(crate) answers: InputResponses,
     /// None when its client is connected to another instance.
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<Box<Link>>,
     pub(crate) peer: Peer,
     pub(crate) reply: oneshot::Sender<Step>,
 }
@@ -181,7 +203,7 @@ pub(crate) enum Ending {
 impl Frame {
     pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Link) -> Arc<Self> {
         let state = State {
-            link: Some(link),
+            link: Some(Box::new(link)),
             peer,
             open: Vec::new(),
             next_number: 0,
@@ -199,8 +221,8 @@ impl Frame {
         Arc::new(Self {
             flow,
             method: call.method,
-            target: call.target.to_owned(),
-            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
+            target: call.target.into(),
+            arguments: call.arguments.and_then(|given| Some(serde_json::to_string(given).ok()?.into())),
             answers: Mutex::new(call.answers),
             declared: Mutex::default(),
             onces: call.onces,
@@ -261,7 +283,7 @@ impl Frame {
         let id = state.number();
         // Most handlers have one question open, and wait with it for long.
         state.open.reserve_exact(1);
-        state.open.push(Open { id, question, asked: false, answer });
+        state.open.push(Open { id, question, asked: false, sent: None, answer });
         let waker = if state.polling { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
@@ -277,7 +299,7 @@ impl Frame {
 
     /// The client of the leg in flight.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.state().link.clone()
+        self.state().link.as_deref().cloned()
     }
 
     /// Looks at what the latest leg's client can be asked.
@@ -335,7 +357,7 @@ impl Frame {
     }
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
-        let (flow, method, target) = (Some(self.flow), self.method, self.target.as_str());
+        let (flow, method, target) = (Some(self.flow), self.method, &*self.target);
         self.core.observe(&Event { flow, round, method, target, station });
     }
 }
@@ -363,16 +385,19 @@ impl Drop for Effect {
     }
 }
 
-/// A question that was opened, and is withdrawn when this is dropped.
+/// A question that was opened. It is ready with its answer, and is withdrawn when this is dropped.
 pub(crate) struct Opened<'a> {
     frame: &'a Frame,
     id: u64,
     answered: oneshot::Receiver<Result<Received, FlowError>>,
 }
 
-impl Opened<'_> {
-    pub(crate) async fn answered(mut self) -> Result<Received, FlowError> {
-        (&mut self.answered).await.unwrap_or(Err(FlowError::FlowEnded))
+impl Future for Opened<'_> {
+    type Output = Result<Received, FlowError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answered = Pin::new(&mut self.answered).poll(cx);
+        answered.map(|answered| answered.unwrap_or(Err(FlowError::FlowEnded)))
     }
 }
 
@@ -394,8 +419,8 @@ impl Drop for Opened<'_> {
 pub(crate) struct Driver {
     frame: Arc<Frame>,
     handler: Option<BoxFuture<'static, Result<ServerResult, ErrorData>>>,
-    /// The handler ended while no leg was there to be told.
-    ending: Option<Ending>,
+    /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
+    ending: Option<Box<Ending>>,
     /// Where the leg in flight waits; the first leg polls this driver itself.
     reply: Option<oneshot::Sender<Step>>,
     in_flight: bool,
@@ -404,10 +429,10 @@ pub(crate) struct Driver {
     pushes: Vec<(u64, BoxFuture<'static, Result<Received, FlowError>>)>,
     /// The frame's place among those that wait.
     slot: Option<Slot>,
-    /// Fires when nobody came back in time.
-    idle: Option<BoxFuture<'static, ()>>,
-    /// Fires when the flow's time is over.
-    deadline: Option<BoxFuture<'static, ()>>,
+    /// When the flow's time is over; none before the handler waits for the first time.
+    deadline: Option<Timestamp>,
+    /// Fires when nobody came back in time, or when the flow's time is over while a leg is in flight.
+    timer: Option<BoxFuture<'static, ()>>,
 }
 
 impl Driver {
@@ -426,8 +451,8 @@ impl Driver {
             round,
             pushes: Vec::new(),
             slot: None,
-            idle: None,
             deadline: None,
+            timer: None,
         }
     }
 
@@ -445,12 +470,12 @@ impl Driver {
                 return Poll::Ready(Step::Ended(Ending::Expired));
             }
             if let Some(ending) = self.poll_handler(cx) {
-                self.ending = Some(if self.drop_handler() { ending } else { Ending::Panicked });
+                self.ending = Some(Box::new(if self.drop_handler() { ending } else { Ending::Panicked }));
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()
             {
-                return Poll::Ready(Step::Ended(ending));
+                return Poll::Ready(Step::Ended(*ending));
             }
             match self.look_at_questions() {
                 Looked::Nothing => return Poll::Pending,
@@ -477,7 +502,6 @@ impl Driver {
         let Some(resumption) = state.inbox.take() else { return false };
         self.reply = Some(resumption.reply);
         self.in_flight = true;
-        self.idle = None;
         state.peer = resumption.peer;
         state.link = resumption.link;
         let mut answered = Vec::new();
@@ -486,26 +510,35 @@ impl Driver {
             let asked = std::mem::take(&mut open.asked);
             match answers.remove(&open.question.key).filter(|_| asked) {
                 Some(raw) => {
-                    answered.push((open.answer, Received::read(open.question.kind, &raw)));
+                    answered.push((open.answer, Ok(Received::read(open.question.kind, &raw))));
                     None
                 }
-                None => Some(open),
+                None => match open.take_back() {
+                    Ok(()) => Some(open),
+                    Err(error) => {
+                        answered.push((open.answer, Err(error)));
+                        None
+                    }
+                },
             }
         });
         let still_open = still_open.collect();
         state.open = still_open;
         drop(state);
+        self.timer = self.deadline.map(|deadline| self.sleep_until(deadline));
         for (answer, received) in answered {
-            let _ = answer.send(Ok(received));
+            let _ = answer.send(received);
         }
         false
     }
 
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
-        let fired = |timer: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>| {
-            timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
-        };
-        fired(&mut self.idle, cx) || fired(&mut self.deadline, cx)
+        self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+    }
+
+    fn sleep_until(&self, moment: Timestamp) -> BoxFuture<'static, ()> {
+        let core = &self.frame.core;
+        core.clock.sleep(moment.since(core.now()))
     }
 
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
@@ -586,11 +619,7 @@ impl Driver {
                 let times = open.iter().map(|open| open.question.within.unwrap_or(default));
                 let (patience, lifetime) =
                     times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
-                for open in open.iter_mut() {
-                    open.asked = true;
-                }
-                let request = |open: &Open| Some((open.question.key.clone(), open.question.request.clone()?));
-                let requests = open.iter().filter_map(request).collect();
+                let requests = open.iter_mut().filter_map(Open::send).collect();
                 let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
                 let digests = open.iter().filter_map(digest).collect();
                 state.link = None;
@@ -607,7 +636,7 @@ impl Driver {
             journal.set_fault(Fault::Strayed);
         }
         self.drop_handler();
-        self.ending = Some(Ending::Aborted);
+        self.ending = Some(Box::new(Ending::Aborted));
         Looked::Again
     }
 
@@ -620,7 +649,7 @@ impl Driver {
         let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
-        let (link, asks) = (state.link.clone(), state.open.len());
+        let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
         drop(state);
         drop(withdrawn);
         let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };
@@ -632,11 +661,12 @@ impl Driver {
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
             open.asked = true;
-            let Question { key, kind, request: Some(request), message, within, .. } = &open.question else { continue };
+            let Question { key, kind, request, message, within, .. } = &mut open.question;
+            let Some(request) = request.take() else { continue };
             let push = Push {
                 link: link.clone(),
                 kind: *kind,
-                request: request.clone(),
+                request: *request,
                 patience: within.unwrap_or(core.round_lifetime),
                 message: message.clone(),
             };
@@ -662,7 +692,7 @@ impl Driver {
         }
         if self.slot.is_none() {
             self.slot = Some(Slot::take(&self.frame)?);
-            self.deadline = Some(core.clock.sleep(core.flow_deadline));
+            self.timer = Some(core.clock.sleep(core.flow_deadline));
         }
         self.round += 1;
         Ok(())
@@ -707,15 +737,14 @@ impl Driver {
 
     /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
     pub(crate) fn park(mut self, span: Span) {
-        let core = self.frame.core.clone();
-        let now = core.now();
-        self.deadline = Some(core.clock.sleep(span.deadline.since(now)));
-        self.idle = Some(core.clock.sleep(span.expires_at.since(now)));
+        self.deadline = Some(span.deadline);
+        self.timer = Some(self.sleep_until(span.expires_at));
         tokio::spawn(async move {
             loop {
                 let step = std::future::poll_fn(|cx| self.poll_step(cx)).await;
                 if let Step::Asked(round) = &step {
-                    self.idle = Some(core.clock.sleep(round.lifetime));
+                    let expires_at = self.frame.core.now() + round.lifetime;
+                    self.timer = Some(self.sleep_until(expires_at.min(span.deadline)));
                 }
                 let over = matches!(step, Step::Ended(_));
                 if over {
@@ -815,19 +844,17 @@ impl Frames {
 /// A frame's place among those that may wait. Leaving it is dropping it.
 pub(crate) struct Slot {
     frame: Arc<Frame>,
-    principal: Option<Digest>,
 }
 
 impl Slot {
     /// Takes a place for this frame, if there is one left.
     fn take(frame: &Arc<Frame>) -> Result<Self, FlowError> {
-        let principal = frame.principal;
         let limits = &frame.core.limits;
         let mut parked = frame.core.frames.parked();
         if parked.frames.len() >= limits.frames {
             return Err(FlowError::TooManyFrames { limit: limits.frames });
         }
-        if let Some(principal) = principal {
+        if let Some(principal) = frame.principal {
             let theirs = parked.per_principal.get(&principal).copied().unwrap_or_default();
             if theirs >= limits.frames_per_principal {
                 return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
@@ -836,19 +863,19 @@ impl Slot {
         }
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
-        Ok(Self { frame: frame.clone(), principal })
+        Ok(Self { frame: frame.clone() })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Self { frame, principal } = self;
+        let Self { frame } = self;
         let mut parked = frame.core.frames.parked();
         // A leg that was overtaken in this very process leaves the frame of the one that overtook it.
         if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
             parked.frames.remove(&frame.flow);
         }
-        if let Some(principal) = principal
+        if let Some(principal) = &frame.principal
             && let Some(theirs) = parked.per_principal.get_mut(principal)
         {
             *theirs -= 1;

@@ -79,6 +79,15 @@ async fn caught<T>(leg: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
+/// Calls a handler. What a future captures it has room for until it ends, so that what a handler is given comes in a box.
+fn call<X: Exchange, H: ServerHandler>(
+    handler: &H,
+    given: Box<(X, RequestContext<RoleServer>)>,
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
+    let (request, context) = *given;
+    request.call(handler, context)
+}
+
 /// Shows a durable handler its past, and gives what it comes to after it. Nothing is asked, claimed, had or recorded.
 #[cfg(feature = "test")]
 pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
@@ -481,10 +490,12 @@ impl<'a> Leg<'a> {
             Era::Modern => {
                 view.put(&mut context);
                 self.event(&Station::Started);
+                let (frame, round) = (view.frame.clone(), view.round.number);
+                let given = Box::new((request, context));
                 Box::pin(async move {
                     let _over = over;
-                    let returned = request.call(&*handler, context).await;
-                    view.frame.came_to(view.round.number, returned).0.map(Into::into)
+                    let returned = call(&*handler, given).await;
+                    frame.came_to(round, returned).0.map(Into::into)
                 })
             }
             Era::Legacy => Box::pin(async move {
@@ -525,7 +536,8 @@ impl<'a> Leg<'a> {
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let (reply, step) = oneshot::channel();
-        let resumption = Resumption { round: self.round.number, answers, link, peer: self.peer.clone(), reply };
+        let (round, link, peer) = (self.round.number, link.map(Box::new), self.peer.clone());
+        let resumption = Resumption { round, answers, link, peer, reply };
         let frame = self.core.frames.find(self.round.flow)?;
         if !frame.resume(resumption) {
             return None;

@@ -316,64 +316,70 @@ impl<T: Send + 'static> Asking<T> {
     ///
     /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the flow has ended, the answers do
     /// not fit, or no form can ask for the type.
-    pub async fn answer(self) -> Result<Answer<T>, FlowError> {
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` would have room for the question twice, and be kept as it waits"
+    )]
+    pub fn answer(mut self) -> impl Future<Output = Result<Answer<T>, FlowError>> + Send {
+        async move { self.asked().await }
+    }
+
+    async fn asked(&mut self) -> Result<Answer<T>, FlowError> {
         if let Some(journal) = self.ask.frame.clone().journal.get() {
             let operation = journal.begin()?;
-            return self.answer_within(&operation).await;
+            // In a box, as a handler that is kept while it waits does not come by here.
+            return Box::pin(self.answer_within(&operation)).await;
         }
-        let Self { ask, query, message, key, within, otherwise } = self;
-        let key_is_default = key.is_none();
-        let key = key.unwrap_or_else(query.default_key);
-        let patience = ask.patience(within);
-        tokio::pin!(patience);
+        let frame = &self.ask.frame;
+        let key_is_default = self.key.is_none();
+        let key = &*self.key.get_or_insert_with(self.query.default_key);
+        let mut patience = self.within.map(|time| frame.core.clock.sleep(time));
         let mut asked = 0;
-        let mut words = message.clone();
+        let mut words = self.message.clone();
         loop {
             let question = Question {
-                kind: query.kind,
-                request: Some((query.request)(words, &key, &ask.frame.new_name())?),
+                kind: self.query.kind,
+                request: Some(Box::new((self.query.request)(words, key, &frame.new_name())?)),
                 digest: None,
                 key: key.clone(),
-                message: message.clone(),
-                within,
+                message: self.message.clone(),
+                within: self.within,
             };
-            let opened = ask.frame.open(question, key_is_default)?;
+            let opened = frame.open(question, key_is_default)?;
             let received = tokio::select! {
                 biased;
-                received = opened.answered() => received,
-                () = &mut patience => Err(FlowError::NotInTime { question: message.clone() }),
+                received = opened => received,
+                () = over(&mut patience) => Err(FlowError::NotInTime { question: self.message.clone() }),
             };
             let problem = match received {
                 Ok(Received::Declined) => return Ok(Answer::Declined),
                 Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
                 Ok(Received::Malformed(problem)) => problem,
-                Ok(Received::Accepted(content)) => match (query.read)(&key, &content) {
+                Ok(Received::Accepted(content)) => match (self.query.read)(key, &content) {
                     Ok(value) => return Ok(Answer::Accepted(value)),
                     Err(problem) => problem,
                 },
                 Err(error) if error.cannot_ask() => {
-                    return otherwise.map_or(Err(error), |otherwise| {
-                        otherwise.instead(&ask, query.read, &key, message).map(Answer::Accepted)
+                    return self.otherwise.take().map_or(Err(error), |otherwise| {
+                        otherwise.instead(&self.ask, self.query.read, key, &self.message).map(Answer::Accepted)
                     });
                 }
                 Err(error) => return Err(error),
             };
-            if asked == ask.frame.core.limits.reasks {
-                return Err(FlowError::Invalid { question: message, problem });
+            if asked == frame.core.limits.reasks {
+                return Err(FlowError::Invalid { question: self.message.clone(), problem });
             }
             asked += 1;
-            words = problem.noted(&message);
+            words = problem.noted(&self.message);
         }
     }
 }
 
-impl Ask {
-    /// Becomes ready when a question's own time is over; a question without one has all the time that its round has.
-    async fn patience(&self, within: Option<Duration>) {
-        match within {
-            Some(time) => self.frame.core.clock.sleep(time).await,
-            None => std::future::pending().await,
-        }
+/// Becomes ready when a question's own time is over; a question without one has all the time that its round has.
+async fn over(patience: &mut Option<BoxFuture<'static, ()>>) {
+    match patience {
+        Some(time) => time.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -383,7 +389,7 @@ impl<T> Otherwise<T> {
         ask: &Ask,
         read: fn(&str, &Value) -> Result<T, Problem>,
         key: &str,
-        question: String,
+        question: &str,
     ) -> Result<T, FlowError> {
         let argument = match self {
             Self::Value(value) => return Ok(value),
@@ -392,7 +398,7 @@ impl<T> Otherwise<T> {
         let arguments = ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
         let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
         match given {
-            None | Some(Value::Null) => Err(FlowError::NeedsArgument { question, argument }),
+            None | Some(Value::Null) => Err(FlowError::NeedsArgument { question: question.to_owned(), argument }),
             // A form of one field is asked for as an object, and given as the value itself.
             Some(value) => read(key, &json!({ key: value }))
                 .or_else(|problem| if value.is_object() { read(key, value) } else { Err(problem) })
@@ -407,9 +413,8 @@ impl<T: Send + 'static> IntoFuture for Asking<T> {
 
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
-            let refused = self.query.refused.take();
-            let question = self.message.clone();
-            self.answer().await?.into_value(refused, question)
+            let answer = self.asked().await?;
+            answer.into_value(self.query.refused, self.message)
         })
     }
 }

@@ -205,7 +205,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
             let (key, message) = ("checkpoint".to_owned(), String::new());
             let question = Question { key, kind: Kind::Form, request: None, digest: None, message, within: None };
-            frame.open(question, true)?.answered().await?;
+            frame.open(question, true)?.await?;
         }
         operation.record(Entry::Checkpoint)
     }
@@ -385,21 +385,21 @@ impl<T: Send + 'static> Asking<T> {
     }
 
     async fn value_within(mut self, operation: &Operation<'_>) -> Result<T, FlowError> {
-        let refused = self.query.refused.take();
-        let question = self.message.clone();
-        self.answer_within(operation).await?.into_value(refused, question)
+        let answer = self.answer_within(operation).await?;
+        answer.into_value(self.query.refused, self.message)
     }
 
     /// Asks as a durable handler does: what was answered is taken from the journal, what has just come is written into it,
     /// and what is open is asked.
-    pub(super) async fn answer_within(self, operation: &Operation<'_>) -> Result<Answer<T>, FlowError> {
+    pub(super) async fn answer_within(&mut self, operation: &Operation<'_>) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
-        let key = key.unwrap_or_else(query.default_key);
-        let digest = query.fingerprint(&message, &key)?;
+        let key = key.take().unwrap_or_else(query.default_key);
+        let digest = query.fingerprint(message, &key)?;
         let Query { kind, request, read, .. } = query;
+        let (kind, read) = (*kind, *read);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
-            Some(otherwise) => otherwise.instead(&ask, read, &key, message.clone()).map(Answer::Accepted),
+            Some(otherwise) => otherwise.instead(ask, read, &key, message).map(Answer::Accepted),
             None => Err(FlowError::MissingCapability { required: Box::new(required(kind, false)) }),
         };
         let mut misfits = 0;
@@ -407,7 +407,7 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let problem = match operation.recorded(&wanted)? {
                 Some(Entry::Misfit { problem, .. }) => problem,
-                Some(Entry::Unasked { .. }) => return cannot(otherwise),
+                Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
                 Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
                 _ => {
                     let received = match operation.arrived(&key, digest) {
@@ -419,18 +419,18 @@ impl<T: Send + 'static> Asking<T> {
                             let question = Question {
                                 key: key.clone(),
                                 kind,
-                                request: Some(request),
+                                request: Some(Box::new(request)),
                                 digest: Some(digest),
                                 message: message.clone(),
-                                within,
+                                within: *within,
                             };
-                            ask.frame.open(question, false)?.answered().await
+                            ask.frame.open(question, false)?.await
                         }
                     };
                     let settled = match received {
                         Err(error) if error.cannot_ask() => {
                             operation.record(Entry::Unasked { key: key.clone(), question: digest })?;
-                            return match otherwise {
+                            return match otherwise.take() {
                                 None => Err(error),
                                 otherwise => cannot(otherwise),
                             };
@@ -463,7 +463,7 @@ impl<T: Send + 'static> Asking<T> {
             };
             let problem = Problem::whole(problem);
             if misfits == ask.frame.core.limits.reasks {
-                return Err(FlowError::Invalid { question: message, problem });
+                return Err(FlowError::Invalid { question: message.clone(), problem });
             }
             misfits += 1;
             words = problem.noted(&message);
