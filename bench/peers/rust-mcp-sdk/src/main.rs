@@ -90,7 +90,7 @@ impl ServerHandler for Weather {
 
 impl Weather {
     fn ask(&self, location: &str) -> InputRequiredResult {
-        // An enumeration derived from a Rust enum loses its values in the form's schema.
+        // Its macro for forms knows no enumerations.
         let options = vec!["metric".to_owned(), "imperial".to_owned()];
         let field = UntitledSingleSelectEnumSchema::new(options, None, None, None);
         let properties =

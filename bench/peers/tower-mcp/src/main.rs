@@ -27,7 +27,6 @@ async fn weather(ctx: RequestContext, place: Place) -> tower_mcp::Result<Request
         let asked = InputRequiredResult::with_requests(question()).with_request_state(state);
         return Ok(RequestOutcome::input_required(asked));
     };
-    // Any other error would be told to the model as the tool's result.
     let place: Place = codec.decode(state).map_err(|error| tower_mcp::Error::invalid_params(error.to_string()))?;
     let Some(InputResponse::Elicit(answer)) = ctx.input_responses().and_then(|answers| answers.get("units")) else {
         return Err(tower_mcp::Error::invalid_params("no answer to units"));
