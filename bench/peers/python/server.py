@@ -33,7 +33,8 @@ async def weather(location: str, context: Context) -> str | InputRequiredResult:
 
 
 app = server.streamable_http_app(json_response=True, stateless_http=True)
-listener = socket.socket()
+# With another socket than one of its own making, asyncio sets TCP_NODELAY only if the protocol is named.
+listener = socket.socket(proto=socket.IPPROTO_TCP)
 listener.bind(("127.0.0.1", 0))
 listener.listen()
 # What comes before it serves waits in the socket's queue.
