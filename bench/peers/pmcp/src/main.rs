@@ -7,13 +7,13 @@ use std::{error::Error, net::Ipv4Addr, sync::Arc};
 use async_trait::async_trait;
 use axum::{Router, serve::ListenerExt};
 use pmcp::{
-    RequestHandlerExtra, Server, ToolHandler,
+    RequestHandlerExtra, Server, ToolHandler, ToolOutput,
     server::{
         axum_router::{RouterConfig, concurrent_router_with_config},
         streamable_http_server::StreamableHttpServerConfig,
     },
     types::{
-        ToolInfo,
+        CallToolResult, Content, ToolInfo,
         capabilities::ServerCapabilities,
         elicitation::{ElicitAction, ElicitRequestParams},
         mrtr::{InputRequest, InputRequests, InputResponse, MrtrSignal},
@@ -27,21 +27,29 @@ struct Weather;
 
 #[async_trait]
 impl ToolHandler for Weather {
-    async fn handle(&self, args: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
+    /// The default would print the report as JSON, in quotation marks.
+    async fn handle_output(&self, args: Value, extra: RequestHandlerExtra) -> pmcp::Result<ToolOutput> {
         let location = args["location"].as_str().ok_or_else(|| pmcp::Error::validation("location is missing"))?;
         // There only if a state came that could be opened.
         if extra.mrtr_continuation().is_none() {
-            return ask(&extra);
+            return self.handle(args, extra).await.map(ToolOutput::Payload);
         }
         let Some(InputResponse::Elicitation(answer)) = extra.input_responses().and_then(|all| all.get("units")) else {
             return Err(pmcp::Error::validation("no answer to units"));
         };
         if answer.action != ElicitAction::Accept {
-            return Ok(json!("Cancelled."));
+            return Ok(text("Cancelled."));
         }
         let units = answer.content.as_ref().and_then(|content| content.get("units"));
         let temperature = if units.is_some_and(|units| units == "metric") { "22°C" } else { "72°F" };
-        Ok(json!(format!("Weather in {location}: {temperature}, partly cloudy.")))
+        Ok(text(format!("Weather in {location}: {temperature}, partly cloudy.")))
+    }
+
+    async fn handle(&self, _: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
+        let signal = MrtrSignal { input_requests: question(), continuation: json!({}) };
+        let entry = signal.into_meta_entry().map_err(|error| pmcp::Error::internal(error.to_string()))?;
+        extra.set_result_meta(Map::from_iter([entry]));
+        Ok(Value::Null)
     }
 
     fn metadata(&self) -> Option<ToolInfo> {
@@ -51,7 +59,7 @@ impl ToolHandler for Weather {
     }
 }
 
-fn ask(extra: &RequestHandlerExtra) -> pmcp::Result<Value> {
+fn question() -> InputRequests {
     let form = ElicitRequestParams::Form {
         message: "Which units?".to_owned(),
         requested_schema: json!({
@@ -60,11 +68,11 @@ fn ask(extra: &RequestHandlerExtra) -> pmcp::Result<Value> {
             "required": ["units"],
         }),
     };
-    let input_requests = InputRequests::from([("units".to_owned(), InputRequest::Elicitation(Box::new(form)))]);
-    let signal = MrtrSignal { input_requests, continuation: json!({}) };
-    let entry = signal.into_meta_entry().map_err(|error| pmcp::Error::internal(error.to_string()))?;
-    extra.set_result_meta(Map::from_iter([entry]));
-    Ok(Value::Null)
+    InputRequests::from([("units".to_owned(), InputRequest::Elicitation(Box::new(form)))])
+}
+
+fn text(text: impl Into<String>) -> ToolOutput {
+    ToolOutput::Result(CallToolResult::new(vec![Content::text(text)]))
 }
 
 #[tokio::main]
