@@ -3,6 +3,7 @@
 mod install;
 mod interop;
 mod nginx;
+mod peers;
 mod redis;
 mod step;
 
@@ -24,6 +25,7 @@ Tasks:
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
   bench             Measure what being one of a fleet costs, as multiples of one round trip to Redis
+  bench --peers     The same, after building and installing the servers of bench/peers
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
         ["bench"] => Ok(bench()),
+        ["bench", "--peers"] => bench_with_peers(),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -80,6 +83,13 @@ fn test() -> io::Result<Vec<Step>> {
 /// What `cargo xtask bench` does.
 fn bench() -> Vec<Step> {
     vec![redis(), Step::cargo("measure", "run --quiet --release -p bench")]
+}
+
+/// What `cargo xtask bench --peers` does.
+fn bench_with_peers() -> io::Result<Vec<Step>> {
+    let mut steps = peers::steps(&root(), &built()?)?;
+    steps.extend(bench());
+    Ok(steps)
 }
 
 /// What `cargo xtask redis` does.

@@ -14,7 +14,7 @@ pub(crate) struct Step {
     doing: String,
     program: OsString,
     args: Vec<String>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
     instead: Option<Instead>,
 }
 
@@ -38,8 +38,8 @@ impl Step {
     }
 
     /// Sets a variable for this step.
-    pub(crate) fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
         self
     }
 
@@ -75,7 +75,8 @@ impl Step {
     }
 
     fn run(&self, command: &mut Command, root: &Path) -> Result<bool, String> {
-        let status = command.envs(self.env.iter().copied()).current_dir(root).status();
+        let env = self.env.iter().map(|(name, value)| (name, value));
+        let status = command.envs(env).current_dir(root).status();
         let status = status.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()));
         Ok(status?.success())
     }

@@ -11,20 +11,20 @@ use serde_json::Value;
 use crate::install::{install, run, starts};
 
 /// The packages of `package-lock.json`, Node.js itself among them.
-pub(super) struct Npm {
+pub(crate) struct Npm {
     folder: PathBuf,
     pin: Pin,
 }
 
 impl Npm {
-    pub(super) fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         let pin =
             Pin { wanted: folder.join("package-lock.json"), mark: folder.join("node_modules/.installed-lock.json") };
         Self { folder: folder.to_owned(), pin }
     }
 
     /// Installs what is locked, unless it is there.
-    pub(super) fn install(&self) -> Result<(), String> {
+    pub(crate) fn install(&self) -> Result<(), String> {
         if self.pin.is_met() {
             println!("as locked, from an earlier run");
             return Ok(());
@@ -57,7 +57,7 @@ impl Npm {
     }
 
     /// The version of a package that is locked.
-    pub(super) fn version(&self, package: &str) -> Result<String, String> {
+    pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let lock = fs::read(&self.pin.wanted).map_err(|error| format!("cannot read package-lock.json: {error}"))?;
         let lock: Value = serde_json::from_slice(&lock).map_err(|error| format!("package-lock.json: {error}"))?;
         let version = lock["packages"][format!("node_modules/{package}")]["version"].as_str();
@@ -66,13 +66,13 @@ impl Npm {
 }
 
 /// The packages of a requirements file, in an environment of their own.
-pub(super) struct Venv {
+pub(crate) struct Venv {
     folder: PathBuf,
     pin: Pin,
 }
 
 impl Venv {
-    pub(super) fn of(interop: &Path, requirements: &str) -> Self {
+    pub(crate) fn of(interop: &Path, requirements: &str) -> Self {
         let python = interop.join("python");
         let folder = python.join(".venv").join(requirements.trim_end_matches(".txt"));
         let pin = Pin { wanted: python.join(requirements), mark: folder.join("installed-requirements.txt") };
@@ -80,13 +80,13 @@ impl Venv {
     }
 
     /// The name of the requirements file.
-    pub(super) fn requirements(&self) -> String {
+    pub(crate) fn requirements(&self) -> String {
         let name = self.pin.wanted.file_name().unwrap_or_default();
         format!("interop/python/{}", name.display())
     }
 
     /// Installs what is required, unless it is there.
-    pub(super) fn install(&self) -> Result<(), String> {
+    pub(crate) fn install(&self) -> Result<(), String> {
         if self.pin.is_met() {
             println!("as required, from an earlier run");
             return Ok(());
@@ -119,7 +119,7 @@ impl Venv {
     }
 
     /// The version of a package that is required.
-    pub(super) fn version(&self, package: &str) -> Result<String, String> {
+    pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let required = fs::read_to_string(&self.pin.wanted)
             .map_err(|error| format!("cannot read {}: {error}", self.requirements()))?;
         let prefix = format!("{package}==");

@@ -4,7 +4,7 @@
 //! installed, the step fails and says what is missing. Each pairing becomes a row of the table in `docs/interop.md`, and
 //! the last step compares the two.
 
-mod install;
+pub(crate) mod install;
 mod peer;
 mod process;
 mod suite;
