@@ -3,15 +3,41 @@
 //! Absolute times mean nothing on machines that others use as well. Everything is measured side by side, in one run, taking
 //! turns, and given as a multiple of a reference of that run.
 
+mod command;
 mod fleet;
+mod progress;
 mod redis;
+#[allow(dead_code, reason = "the sections that use all of it are to come")]
+mod report;
 mod sample;
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, pin::Pin, process::ExitCode};
+
+use crate::{command::Command, report::Section};
+
+/// What there is to measure, in the order of the report. A further section is a further line.
+const SECTIONS: &[(&str, Measure)] = &[("fleet", |_| Box::pin(fleet::measure()))];
+
+type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;
+
+/// What a section may want to know of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Whether servers that others wrote are measured as well.
+    pub(crate) peers: bool,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
+    let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+    let command = match Command::read(std::env::args().skip(1), &known) {
+        Ok(command) => command,
+        Err(problem) => {
+            eprintln!("bench: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
@@ -20,9 +46,16 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn run(command: &Command) -> Result<(), Box<dyn Error>> {
     if cfg!(debug_assertions) {
         return Err("this build is not optimised: run `cargo xtask bench`".into());
     }
-    fleet::measure().await
+    for (name, measure) in SECTIONS.iter().filter(|(name, _)| command.wants(name)) {
+        let section = measure(command.options).await.map_err(|error| format!("{name}: {error}"))?;
+        println!("{section}");
+        if command.write {
+            section.write()?;
+        }
+    }
+    Ok(())
 }

@@ -23,7 +23,9 @@ Tasks:
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
-  bench             Measure what being one of a fleet costs, as multiples of one round trip to Redis
+  bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
+  bench SECTION...  Only these: seal, parked, durable, client, observing, fleet. With --peers, servers that others wrote
+                    are measured as well; with --write, the findings go into docs/performance.md
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
-        ["bench"] => Ok(bench()),
+        ["bench", ref args @ ..] => Ok(bench(args)),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -77,9 +79,10 @@ fn test() -> io::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// What `cargo xtask bench` does.
-fn bench() -> Vec<Step> {
-    vec![redis(), Step::cargo("measure", "run --quiet --release -p bench")]
+/// What `cargo xtask bench` does. It knows itself which sections there are.
+fn bench(args: &[&str]) -> Vec<Step> {
+    let run = [&["run", "--quiet", "--release", "-p", "bench", "--"], args].concat();
+    vec![redis(), Step::cargo("measure", &run.join(" "))]
 }
 
 /// What `cargo xtask redis` does.
