@@ -3,20 +3,32 @@
 //! Absolute times mean nothing on machines that others use as well. Everything is measured side by side, in one run, taking
 //! turns, and given as a multiple of a reference of that run.
 
+mod alone;
+mod client;
 mod command;
+mod durable;
 mod fleet;
+mod observing;
+mod parked;
 mod progress;
 mod redis;
-#[allow(dead_code, reason = "the sections that use all of it are to come")]
 mod report;
 mod sample;
+mod seal;
 
 use std::{error::Error, pin::Pin, process::ExitCode};
 
-use crate::{command::Command, report::Section};
+use crate::{alone::alone, command::Command, report::Section};
 
 /// What there is to measure, in the order of the report. A further section is a further line.
-const SECTIONS: &[(&str, Measure)] = &[("fleet", |_| Box::pin(fleet::measure()))];
+const SECTIONS: &[(&str, Measure)] = &[
+    ("seal", |_| Box::pin(alone(seal::measure))),
+    ("parked", |_| Box::pin(alone(parked::measure))),
+    ("durable", |_| Box::pin(alone(durable::measure))),
+    ("client", |_| Box::pin(alone(client::measure))),
+    ("observing", |_| Box::pin(alone(observing::measure))),
+    ("fleet", |_| Box::pin(fleet::measure())),
+];
 
 type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;
 
@@ -29,6 +41,9 @@ pub(crate) struct Options {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(task) = parked::Task::of_this_process() {
+        return task.run();
+    }
     let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
     let command = match Command::read(std::env::args().skip(1), &known) {
         Ok(command) => command,

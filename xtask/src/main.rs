@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod counts;
 mod install;
 mod interop;
 mod nginx;
@@ -26,6 +27,8 @@ Tasks:
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
   bench SECTION...  Only these: seal, parked, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into docs/performance.md
+  counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
+  counts --write    The same, but write the counts down
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -37,6 +40,8 @@ fn main() -> ExitCode {
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
         ["bench", ref args @ ..] => Ok(bench(args)),
+        ["counts"] => counts(false),
+        ["counts", "--write"] => counts(true),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -75,8 +80,23 @@ fn test() -> io::Result<Vec<Step>> {
         steps.push(step.already_built(built.join("examples").join(example)));
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
+    steps.extend(counts(false)?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
+}
+
+/// What `cargo xtask counts` does. Only an optimised build says something, so this is built by itself, with as little as it
+/// needs.
+fn counts(write: bool) -> io::Result<Vec<Step>> {
+    let built = built()?;
+    let program = built.parent().unwrap_or(&built).join("release/counts");
+    let again = if write { "xtask counts --write" } else { "xtask counts" };
+    Ok(vec![
+        Step::cargo("find valgrind, or install it", "xtask counts").by(counts::install),
+        Step::cargo("build what is counted, optimised", "build --quiet --release -p counts"),
+        Step::cargo("count the instructions of a seal, an open, a leg", again)
+            .by(move || counts::count(&program, &root(), write)),
+    ])
 }
 
 /// What `cargo xtask bench` does. It knows itself which sections there are.

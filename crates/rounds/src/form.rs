@@ -13,7 +13,10 @@ use rmcp::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::check::{Problem, check};
+use crate::{
+    check::{Problem, check, check_single},
+    seal::digest::{Fingerprint, canonical, canonical_name, canonical_text, of_form},
+};
 
 /// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
 /// which becomes a form of one field named after the question's key.
@@ -43,13 +46,25 @@ pub(crate) struct Form {
     key: String,
 }
 
-/// What a type looks like, whatever the key it is asked under.
-enum Shape {
+/// What a type looks like, whatever the key it is asked under. Made once for each type, with all that can be made before a key
+/// and a message are there: a durable handler asks every question of its past again on every leg.
+struct Shape {
+    kind: ShapeKind,
+    /// As it goes over the wire; of a single field, under the name [`SINGLE`].
+    schema: ElicitationSchema,
+    /// The canonical text of that schema, or of the single field in it.
+    canonical: String,
+}
+
+enum ShapeKind {
     /// An object, whose properties are the fields.
     Fields(JsonObject),
     /// Anything else, to become the one field of a form.
     Single(Value),
 }
+
+/// What a single field is called until there is a key.
+const SINGLE: &str = "value";
 
 impl Form {
     /// The form that asks for a `T` under this key.
@@ -86,24 +101,35 @@ impl Form {
 
     /// The schema as it goes over the wire.
     pub(crate) fn schema(&self) -> ElicitationSchema {
-        ElicitationSchema::from_json_schema(self.json())
-            .expect("a shape is only kept after it was read as an elicitation schema")
+        let mut schema = self.shape.schema.clone();
+        if let ShapeKind::Single(_) = self.shape.kind {
+            let names = schema.required.iter_mut().chain(&mut schema.property_order).flatten();
+            names.for_each(|name| name.clone_from(&self.key));
+            schema.properties = schema.properties.into_values().map(|field| (self.key.clone(), field)).collect();
+        }
+        schema
     }
 
-    fn json(&self) -> JsonObject {
-        match &*self.shape {
-            Shape::Fields(object) => object.clone(),
-            Shape::Single(field) => single_field(&self.key, field),
+    /// What [`of_question`](crate::seal::digest::of_question) is of the question that has this message and this form.
+    pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
+        let Shape { kind, schema, canonical } = &*self.shape;
+        match kind {
+            ShapeKind::Fields(_) => of_form(message, canonical),
+            ShapeKind::Single(_) => {
+                let properties = format!("{{{}:{canonical}}}", canonical_name(&self.key));
+                let required =
+                    schema.required.as_ref().map(|_| format!("\"required\":[{}],", canonical_text(&self.key)));
+                let required = required.unwrap_or_default();
+                of_form(message, &format!("{{\"properties\":{properties},{required}\"type\":\"object\"}}"))
+            }
         }
     }
 
     /// Checks an answer against the schema, then makes the type of it.
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
-        let schema = self.json();
-        let content = check(&schema, content)?;
-        let value = match &*self.shape {
-            Shape::Fields(_) => Value::Object(content),
-            Shape::Single(_) => content.get(&self.key).cloned().unwrap_or_default(),
+        let value = match &self.shape.kind {
+            ShapeKind::Fields(schema) => Value::Object(check(schema, content)?),
+            ShapeKind::Single(field) => check_single(&self.key, field, content)?,
         };
         serde_json::from_value(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
     }
@@ -123,9 +149,9 @@ impl Shape {
                 schema.remove("title");
             }
             let field = plain_field(Value::Object(schema));
-            let wrapped = single_field("value", &field);
-            expressible(&wrapped)?;
-            return Ok(Self::Single(field));
+            let schema = expressible(&single_field(SINGLE, &field))?;
+            let canonical = canonical(&schema.properties[SINGLE]);
+            return Ok(Self { kind: ShapeKind::Single(field), schema, canonical });
         }
         schema.remove("title");
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -134,8 +160,9 @@ impl Shape {
             }
         }
         schema.entry("properties").or_insert_with(|| json!({}));
-        expressible(&schema)?;
-        Ok(Self::Fields(schema))
+        let carried = expressible(&schema)?;
+        let canonical = canonical(&carried);
+        Ok(Self { kind: ShapeKind::Fields(schema), schema: carried, canonical })
     }
 }
 
@@ -150,8 +177,8 @@ fn single_field(key: &str, field: &Value) -> JsonObject {
     object
 }
 
-/// Whether rmcp's elicitation schema can carry all that this schema says.
-fn expressible(schema: &JsonObject) -> Result<(), String> {
+/// The schema as rmcp's, if that can carry all that it says.
+fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
     let no_properties = JsonObject::new();
     let fields = |schema: &JsonObject| schema.get("properties").and_then(Value::as_object).cloned();
     let wanted = fields(schema).unwrap_or(no_properties);
@@ -165,7 +192,7 @@ fn expressible(schema: &JsonObject) -> Result<(), String> {
             return Err(format!("`{name}` uses `{keyword}`, which a form cannot express"));
         }
     }
-    Ok(())
+    ElicitationSchema::from_json_schema(schema.clone()).map_err(|error| error.to_string())
 }
 
 fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {
@@ -244,10 +271,14 @@ fn titled(options: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::schemars;
+    use rmcp::{
+        model::{ElicitRequest, ElicitRequestParams, InputRequest},
+        schemars,
+    };
     use serde::Deserialize;
 
     use super::*;
+    use crate::seal::digest::of_question;
 
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     #[serde(rename_all = "lowercase")]
@@ -301,6 +332,34 @@ mod tests {
             read::<Units>("units", json!({"units": "kelvin"})),
             Err("`units` must be one of metric, imperial".to_owned())
         );
+    }
+
+    #[test]
+    fn the_fingerprint_of_a_form_is_that_of_the_question_with_it() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Large {
+            #[schemars(range(min = 0, max = 9_007_199_254_740_993_u64))]
+            order: Option<u64>,
+        }
+        fn check<T: FormType>(key: &str, message: &str) {
+            let form = Form::of::<T>(key).unwrap();
+            let requested_schema = form.schema();
+            let message = message.to_owned();
+            let params =
+                ElicitRequestParams::FormElicitationParams { meta: None, message: message.clone(), requested_schema };
+            let question = InputRequest::Elicitation(ElicitRequest::new(params));
+            assert_eq!(form.fingerprint(&message), of_question(&question), "{message:?} under {key:?}");
+        }
+        for message in ["", "Which units?", "\"°C\"\n\u{1}\u{1f600}", "\0integer 7", "\0"] {
+            for key in ["units", "", "a \"b\"\\", "\0key", "é"] {
+                check::<Units>(key, message);
+                check::<bool>(key, message);
+                check::<Option<u8>>(key, message);
+                check::<Trip>(key, message);
+                check::<Large>(key, message);
+            }
+        }
     }
 
     #[test]

@@ -46,7 +46,7 @@ use crate::{
     relay::Relay,
     rounds::Core,
     seal::{
-        Digest,
+        Digest, FlowId,
         envelope::{Again, Binding, Envelope, Kept, Method, Resume, Span},
         token,
     },
@@ -55,15 +55,22 @@ use crate::{
 /// Where a question says how long it is good for.
 const EXPIRES_IN: &str = "rounds/expiresInMs";
 
+/// The flow of a leg whose state is not opened yet. Nobody gets to see it, and nothing is kept under it.
+const UNNAMED: FlowId = FlowId::from_bytes([0; 16]);
+
 /// Plays one leg and gives what goes back to the client.
 pub(crate) async fn play<X: Exchange, H: ServerHandler>(
     core: &Arc<Core>,
     handler: &Arc<H>,
-    request: X,
+    mut request: X,
     context: RequestContext<RoleServer>,
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
-    let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
+    let leg = async {
+        // A state names its flow: nothing has to be drawn for a leg that comes with one.
+        let flow = if request.state().is_some() { UNNAMED } else { core.new_flow() };
+        Leg::new(core, flow, &request, &context).play(handler, request, context).await
+    };
     caught(leg.instrument(span)).await.unwrap_or_else(|| Err(Stop::panicked().error))
 }
 
@@ -87,7 +94,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     mut context: RequestContext<RoleServer>,
     pages: Pages,
 ) -> Rehearsed {
-    let leg = Leg::new(core, &request, &context);
+    let leg = Leg::new(core, core.new_flow(), &request, &context);
     let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &request, &context);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut context);
@@ -116,8 +123,8 @@ pub(super) async fn play_errand<X: Exchange>(
     let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
     let answers = errand.answers();
     let Errand { binding, over_http, state, .. } = errand;
-    let round = RoundId { flow: core.new_flow(), number: 0 };
-    let mut leg = Leg { core, binding, peer, over_http, round, opened: false };
+    let round = RoundId { flow: UNNAMED, number: 0 };
+    let mut leg = Leg { core, binding, peer, over_http, round };
     let played = caught(async {
         match leg.open(&state) {
             Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
@@ -148,9 +155,8 @@ struct Leg<'a> {
     binding: Binding,
     peer: Peer,
     over_http: bool,
-    /// The flow is drawn anew for a first leg, and replaced by the one in the state when there is one.
+    /// The flow is drawn anew for a first leg. That of any other is [`UNNAMED`] until its state is opened, and named there.
     round: RoundId,
-    opened: bool,
 }
 
 /// How the handler's part of a leg ended.
@@ -174,7 +180,7 @@ struct Minted {
 }
 
 impl<'a> Leg<'a> {
-    fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
+    fn new<X: Exchange>(core: &'a Arc<Core>, flow: FlowId, request: &X, context: &RequestContext<RoleServer>) -> Self {
         let principal = core.identify(context);
         Self {
             core,
@@ -186,8 +192,7 @@ impl<'a> Leg<'a> {
             },
             peer: Peer::of(context),
             over_http: crate::rounds::is_over_http(context),
-            round: RoundId { flow: core.new_flow(), number: 0 },
-            opened: false,
+            round: RoundId { flow, number: 0 },
         }
     }
 
@@ -410,7 +415,6 @@ impl<'a> Leg<'a> {
         let envelope = Envelope::from_bytes(&plaintext)?;
         // Known from here on, so that a refusal can be told of its flow.
         self.round = RoundId { flow: envelope.flow, number: envelope.round };
-        self.opened = true;
         envelope.check(&self.binding, self.core.now())?;
         if self.peer.era == Era::Legacy {
             return Err(Refusal::LegacyClient);
@@ -776,9 +780,8 @@ impl<'a> Leg<'a> {
     }
 
     fn event(&self, station: &Station) {
-        let unknown = matches!(station, Station::Refused(_)) && !self.opened;
         self.core.observe(&Event {
-            flow: (!unknown).then_some(self.round.flow),
+            flow: (self.round.flow != UNNAMED).then_some(self.round.flow),
             round: self.round.number,
             method: self.binding.method,
             target: &self.binding.target,

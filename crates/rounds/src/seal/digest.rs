@@ -62,12 +62,7 @@ impl Digest {
     }
 
     fn of_json<T: Serialize>(domain: &str, json: &T) -> Self {
-        // Serialising to a `Value` first costs a copy, and makes the one place where integers are looked at.
-        let canonical = serde_json::to_value(json)
-            .map(exact)
-            .and_then(|value| serde_json_canonicalizer::to_vec(&value))
-            .expect("JSON that was just parsed has string keys and finite numbers");
-        Self::of_parts(domain, &canonical)
+        Self::of_parts(domain, canonical(json).as_bytes())
     }
 
     fn of_parts(domain: &str, content: &[u8]) -> Self {
@@ -94,6 +89,34 @@ pub(crate) type Fingerprint = [u8; 16];
 /// The fingerprint of a question.
 pub(crate) fn of_question(request: &InputRequest) -> Fingerprint {
     Digest::of_json("question", request).half()
+}
+
+/// The fingerprint of a question with a form, which is made of its message and the [canonical](canonical) text of its schema.
+/// The test of forms says that it is the one of [`of_question`].
+pub(crate) fn of_form(message: &str, schema: &str) -> Fingerprint {
+    let message = canonical_text(message);
+    let params = format!("{{\"message\":{message},\"mode\":\"form\",\"requestedSchema\":{schema}}}");
+    let question = format!("{{\"method\":\"elicitation/create\",\"params\":{params}}}");
+    Digest::of_parts("question", question.as_bytes()).half()
+}
+
+/// The one way to write this as JSON.
+pub(crate) fn canonical<T: Serialize>(json: &T) -> String {
+    // Serialising to a `Value` first costs a copy, and makes the one place where integers are looked at.
+    serde_json::to_value(json)
+        .map(exact)
+        .and_then(|value| serde_json_canonicalizer::to_string(&value))
+        .expect("JSON that was just parsed has string keys and finite numbers")
+}
+
+/// The same for a string.
+pub(crate) fn canonical_text(text: &str) -> String {
+    if text.starts_with('\0') { canonical(&text) } else { canonical_name(text) }
+}
+
+/// The same for the name of a member.
+pub(crate) fn canonical_name(name: &str) -> String {
+    serde_json_canonicalizer::to_string(&name).expect("a string can be written as JSON")
 }
 
 impl fmt::Debug for Digest {

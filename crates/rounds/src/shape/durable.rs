@@ -395,11 +395,13 @@ impl<T: Send + 'static> Asking<T> {
     /// and what is open is asked.
     pub(super) async fn answer_within(self, operation: &Operation<'_>) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
-        let Query { kind, default_key, request, read, .. } = query;
+        let Query { kind, default_key, request, form, read, .. } = query;
         let key = key.unwrap_or_else(default_key);
-        // Without the flow's name: a journal belongs to its flow anyhow, and a saved one can be replayed in another.
-        let plain = request(message.clone(), &key, &key)?;
-        let digest = of_question(&plain);
+        let digest = match form {
+            Some(form) => form(&key)?.fingerprint(&message),
+            // Without the flow's name: a journal belongs to its flow anyhow, and a saved one can be replayed in another.
+            None => of_question(&request(message.clone(), &key, &key)?),
+        };
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
             Some(otherwise) => otherwise.instead(&ask, read, &key, message.clone()).map(Answer::Accepted),
@@ -413,12 +415,12 @@ impl<T: Send + 'static> Asking<T> {
                 Some(Entry::Unasked { .. }) => return cannot(otherwise),
                 Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
                 _ => {
-                    let name = format!("{}-{key}", ask.frame.flow);
-                    let request = request(words.clone(), &key, &name)?;
                     let received = match operation.arrived(&key, digest) {
                         Some(received) => Ok(received),
                         None => {
                             operation.reserve()?;
+                            let name = format!("{}-{key}", ask.frame.flow);
+                            let request = request(words.clone(), &key, &name)?;
                             let question = Question {
                                 key: key.clone(),
                                 kind,

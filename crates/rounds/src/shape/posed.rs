@@ -10,7 +10,10 @@ use crate::{
     error::FlowError,
     flow::view::View,
     form::{Form, FormType},
-    seal::{digest::of_question, envelope::Kind},
+    seal::{
+        digest::{Fingerprint, of_question},
+        envelope::Kind,
+    },
 };
 
 /// A question, or the value itself where there is nothing to ask.
@@ -149,8 +152,7 @@ impl<T> Posed<T> {
             Inner::Known(value) => return Ok(Settled::Value(value)),
             Inner::Question(question) => question,
         };
-        let request = question.request(view, question.message.clone())?;
-        let fingerprint = of_question(&request);
+        let fingerprint = question.fingerprint(view)?;
         let answers = view.frame.answers();
         let before = answers.posed(&question.key).filter(|posed| posed.question == fingerprint);
         let asked_again = before.map_or(0, |posed| posed.asked_again);
@@ -162,6 +164,7 @@ impl<T> Posed<T> {
             Some(Err(Misread::Unfit(problem))) => Some(problem),
             None => None,
         };
+        let request = question.request(view, question.message.clone())?;
         let kind = question.kind();
         let permitted = if pushes { view.peer.permits(kind, &request) } else { view.permits(kind, &request) };
         if permitted.is_err_and(|error| error.cannot_ask())
@@ -191,6 +194,13 @@ pub(super) enum Settled<T> {
 impl<T> Question<T> {
     fn kind(&self) -> Kind {
         if self.url.is_some() { Kind::Url } else { Kind::Form }
+    }
+
+    fn fingerprint(&self, view: &View) -> Result<Fingerprint, FlowError> {
+        match &self.url {
+            Some(_) => Ok(of_question(&self.request(view, self.message.clone())?)),
+            None => Ok((self.form)(&self.key)?.fingerprint(&self.message)),
+        }
     }
 
     fn request(&self, view: &View, message: String) -> Result<InputRequest, FlowError> {
