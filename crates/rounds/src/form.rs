@@ -113,14 +113,16 @@ impl Form {
     /// What [`of_question`](crate::seal::digest::of_question) is of the question that has this message and this form.
     pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
         let Shape { kind, schema, canonical } = &*self.shape;
-        match kind {
-            ShapeKind::Fields(_) => of_form(message, canonical),
-            ShapeKind::Single(_) => {
-                let properties = format!("{{{}:{canonical}}}", canonical_name(&self.key));
-                let required =
-                    schema.required.as_ref().map(|_| format!("\"required\":[{}],", canonical_text(&self.key)));
-                let required = required.unwrap_or_default();
-                of_form(message, &format!("{{\"properties\":{properties},{required}\"type\":\"object\"}}"))
+        let name = canonical_name(&self.key);
+        match (kind, &schema.required) {
+            (ShapeKind::Fields(_), _) => of_form(message, &[canonical]),
+            (ShapeKind::Single(_), None) => {
+                of_form(message, &[r#"{"properties":{"#, &name, ":", canonical, r#"},"type":"object"}"#])
+            }
+            (ShapeKind::Single(_), Some(_)) => {
+                let text = canonical_text(&self.key);
+                let (required, end) = (r#"},"required":["#, r#"],"type":"object"}"#);
+                of_form(message, &[r#"{"properties":{"#, &name, ":", canonical, required, &text, end])
             }
         }
     }

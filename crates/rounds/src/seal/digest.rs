@@ -91,12 +91,12 @@ pub(crate) fn of_question(request: &InputRequest) -> Fingerprint {
     Digest::of_json("question", request).half()
 }
 
-/// The fingerprint of a question with a form, which is made of its message and the [canonical](canonical) text of its schema.
-/// The test of forms says that it is the one of [`of_question`].
-pub(crate) fn of_form(message: &str, schema: &str) -> Fingerprint {
+/// The fingerprint of a question with a form, which is made of its message and the [canonical](canonical) text of its schema, in
+/// pieces. The test of forms says that it is the one of [`of_question`].
+pub(crate) fn of_form(message: &str, schema: &[&str]) -> Fingerprint {
     let message = canonical_text(message);
-    let params = format!("{{\"message\":{message},\"mode\":\"form\",\"requestedSchema\":{schema}}}");
-    let question = format!("{{\"method\":\"elicitation/create\",\"params\":{params}}}");
+    let before = r#"{"method":"elicitation/create","params":{"message":"#;
+    let question = [&[before, &message, r#","mode":"form","requestedSchema":"#], schema, &["}}"]].concat().concat();
     Digest::of_parts("question", question.as_bytes()).half()
 }
 
@@ -114,9 +114,9 @@ pub(crate) fn canonical_text(text: &str) -> String {
     if text.starts_with('\0') { canonical(&text) } else { canonical_name(text) }
 }
 
-/// The same for the name of a member.
+/// The same for the name of a member. There is one way to write a string, and everybody knows it.
 pub(crate) fn canonical_name(name: &str) -> String {
-    serde_json_canonicalizer::to_string(&name).expect("a string can be written as JSON")
+    serde_json::to_string(name).expect("a string can be written as JSON")
 }
 
 impl fmt::Debug for Digest {
