@@ -8,7 +8,12 @@ use rounds::{KeyRing, Rounds, test::Client};
 use rounds_redis::{RedisLedger, RedisRelay};
 use serde_json::json;
 
-use crate::{redis::Redis, sample::Sample};
+use crate::{
+    progress::Progress,
+    redis::Redis,
+    report::{Bars, Section, Table, figure},
+    sample::Sample,
+};
 
 /// How often each is measured, in turns.
 const TURNS: usize = 2000;
@@ -16,7 +21,9 @@ const TURNS: usize = 2000;
 /// Turns that are not counted: schemas are made, scripts loaded, pages touched.
 const WARM_UP: usize = 200;
 
-pub(crate) async fn measure() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn measure() -> Result<Section, Box<dyn Error>> {
+    let mut progress = Progress::new("fleet", 2);
+    progress.step("start a Redis, and two instances on it");
     let redis = Redis::start()?;
     let url = redis.url();
     let mut connection = ::redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
@@ -36,6 +43,7 @@ pub(crate) async fn measure() -> Result<(), Box<dyn Error>> {
     ];
     for turn in 0..WARM_UP + TURNS {
         if turn == WARM_UP {
+            progress.step("legs in memory and through Redis, in turns");
             trip = Sample::new(trip.name);
             legs = legs.map(|leg| Sample::new(leg.name));
         }
@@ -49,8 +57,7 @@ pub(crate) async fn measure() -> Result<(), Box<dyn Error>> {
         last_leg(linear_redis, "weather_h", &one, &one).await;
         last_leg(routed, "weather_h", &one, &other).await;
     }
-    print(&trip, &legs);
-    Ok(())
+    Ok(section(&trip, &legs))
 }
 
 async fn instance(url: &str, name: &str) -> Result<Rounds<Gallery>, Box<dyn Error>> {
@@ -71,12 +78,22 @@ async fn last_leg(sample: &mut Sample, tool: &str, asks: &Client, answers: &Clie
     assert_eq!(leg.text(), "Weather in Tokyo: 22°C, partly cloudy.");
 }
 
-fn print(trip: &Sample, legs: &[Sample]) {
-    let unit = trip.median().as_secs_f64();
-    println!("The last leg of a weather call, {TURNS} of each, in turns; medians, as multiples of {}.\n", trip.name);
-    println!("| leg | takes |");
-    println!("|---|---|");
+fn section(trip: &Sample, legs: &[Sample]) -> Section {
+    let mut table = Table::new(["leg", "takes"]);
+    let mut bars = Bars::new("The last leg of a weather call", "multiples of a round trip to Redis");
     for leg in legs {
-        println!("| {} | {:.1} |", leg.name, leg.median().as_secs_f64() / unit);
+        let multiple = leg.median().as_secs_f64() / trip.median().as_secs_f64();
+        table.push([leg.name.to_owned(), figure(multiple)]);
+        bars = bars.group(leg.name, [multiple]);
+    }
+    Section {
+        name: "fleet",
+        title: "One of a fleet",
+        text: format!(
+            "The last leg of a weather call, {TURNS} of each, in turns; medians, as multiples of {}.",
+            trip.name
+        ),
+        table,
+        plots: vec![bars.mark(1.0, "a round trip").into()],
     }
 }

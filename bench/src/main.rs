@@ -3,16 +3,60 @@
 //! Absolute times mean nothing on machines that others use as well. Everything is measured side by side, in one run, taking
 //! turns, and given as a multiple of a reference of that run.
 
+mod alone;
+mod client;
+mod command;
+mod durable;
 mod fleet;
 mod flows;
+mod observing;
+mod parked;
+mod progress;
 mod redis;
+mod report;
 mod sample;
+mod seal;
 
-use std::{error::Error, process::ExitCode};
+use std::{error::Error, pin::Pin, process::ExitCode};
+
+use crate::{alone::alone, command::Command, report::Section};
+
+/// What there is to measure, in the order of the report. A further section is a further line.
+const SECTIONS: &[(&str, Measure)] = &[
+    ("seal", |_| Box::pin(alone(seal::measure))),
+    ("parked", |_| Box::pin(alone(parked::measure))),
+    ("durable", |_| Box::pin(alone(durable::measure))),
+    ("client", |_| Box::pin(alone(client::measure))),
+    ("observing", |_| Box::pin(alone(observing::measure))),
+    ("fleet", |_| Box::pin(fleet::measure())),
+];
+
+type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;
+
+/// What a section may want to know of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Whether servers that others wrote are measured as well.
+    pub(crate) peers: bool,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
+    if let Some(task) = parked::Task::of_this_process() {
+        return task.run();
+    }
+    if let Some(stack) = flows::Stack::of_this_process() {
+        return stack.run().await;
+    }
+    let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+    let command = match Command::read(std::env::args().skip(1), &known) {
+        Ok(command) => command,
+        Err(problem) => {
+            eprintln!("bench: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
@@ -21,15 +65,16 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn run(command: &Command) -> Result<(), Box<dyn Error>> {
     if cfg!(debug_assertions) {
         return Err("this build is not optimised: run `cargo xtask bench`".into());
     }
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        ["serve", stack] => flows::Stack::named(stack).ok_or("no such server")?.serve().await,
-        ["flows"] => flows::measure().await,
-        _ => fleet::measure().await,
+    for (name, measure) in SECTIONS.iter().filter(|(name, _)| command.wants(name)) {
+        let section = measure(command.options).await.map_err(|error| format!("{name}: {error}"))?;
+        println!("{section}");
+        if command.write {
+            section.write()?;
+        }
     }
+    Ok(())
 }

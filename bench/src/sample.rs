@@ -21,11 +21,34 @@ impl Sample {
         output
     }
 
+    /// Takes the time of one of these, by doing it so many times: a clock cannot tell what takes a microsecond.
+    pub(crate) fn time_each(&mut self, times: u32, mut run: impl FnMut()) {
+        let start = Instant::now();
+        for _ in 0..times {
+            run();
+        }
+        self.times.push(start.elapsed() / times);
+    }
+
     /// The median, which one slow moment of a busy machine does not move.
     pub(crate) fn median(&self) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
         times.get(times.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// In microseconds.
+    pub(crate) fn micros(&self) -> f64 {
+        self.median().as_secs_f64() * 1e6
+    }
+
+    /// How many times as long as the reference it takes: the median over the turns, each of which had both. What slows a
+    /// machine down for longer than a turn slows down both.
+    pub(crate) fn ratio_to(&self, reference: &Self) -> f64 {
+        let turns = self.times.iter().zip(&reference.times);
+        let mut ratios: Vec<f64> = turns.map(|(time, unit)| time.as_secs_f64() / unit.as_secs_f64()).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
     }
 }
 
@@ -33,10 +56,20 @@ impl Sample {
 mod tests {
     use super::*;
 
+    fn sample(times: &[u64]) -> Sample {
+        Sample { name: "", times: times.iter().copied().map(Duration::from_micros).collect() }
+    }
+
     #[test]
     fn the_median_is_not_moved_by_one_slow_moment() {
-        let times = [3, 1, 2, 900, 2].map(Duration::from_micros).to_vec();
-        assert_eq!(Sample { name: "", times }.median(), Duration::from_micros(2));
+        assert_eq!(sample(&[3, 1, 2, 900, 2]).median(), Duration::from_micros(2));
         assert_eq!(Sample::new("").median(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_ratio_is_not_moved_by_a_machine_that_becomes_slower() {
+        let (reference, twice) = (sample(&[10, 10, 40, 40, 40]), sample(&[20, 20, 80, 80, 900]));
+        assert_eq!(twice.ratio_to(&reference), 2.0);
+        assert!(Sample::new("").ratio_to(&reference).is_nan());
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod counts;
 mod install;
 mod interop;
 mod nginx;
@@ -24,8 +25,11 @@ Tasks:
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
-  bench             Measure what being one of a fleet costs, as multiples of one round trip to Redis
-  bench --peers     The same, after building and installing the servers of bench/peers
+  bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
+  bench SECTION...  Only these: flows, seal, parked, durable, client, observing, fleet. With --peers, servers that others wrote
+                    are measured as well; with --write, the findings go into docs/performance.md
+  counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
+  counts --write    The same, but write the counts down
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -36,8 +40,9 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
-        ["bench"] => Ok(bench()),
-        ["bench", "--peers"] => bench_with_peers(),
+        ["bench", ref args @ ..] => bench(args),
+        ["counts"] => counts(false),
+        ["counts", "--write"] => counts(true),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -76,19 +81,33 @@ fn test() -> io::Result<Vec<Step>> {
         steps.push(step.already_built(built.join("examples").join(example)));
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
+    steps.extend(counts(false)?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
 }
 
-/// What `cargo xtask bench` does.
-fn bench() -> Vec<Step> {
-    vec![redis(), Step::cargo("measure", "run --quiet --release -p bench")]
+/// What `cargo xtask counts` does. Only an optimised build says something, so this is built by itself, with as little as it
+/// needs.
+fn counts(write: bool) -> io::Result<Vec<Step>> {
+    let built = built()?;
+    let program = built.parent().unwrap_or(&built).join("release/counts");
+    let again = if write { "xtask counts --write" } else { "xtask counts" };
+    Ok(vec![
+        Step::cargo("find valgrind, or install it", "xtask counts").by(counts::install),
+        Step::cargo("build what is counted, optimised", "build --quiet --release -p counts"),
+        Step::cargo("count the instructions of a seal, an open, a leg", again)
+            .by(move || counts::count(&program, &root(), write)),
+    ])
 }
 
-/// What `cargo xtask bench --peers` does.
-fn bench_with_peers() -> io::Result<Vec<Step>> {
-    let mut steps = peers::steps(&root(), &built()?)?;
-    steps.extend(bench());
+/// What `cargo xtask bench` does. It knows itself which sections there are.
+fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
+    let mut steps = vec![redis()];
+    if args.contains(&"--peers") {
+        steps.extend(peers::steps(&root(), &built()?)?);
+    }
+    let run = [&["run", "--quiet", "--release", "-p", "bench", "--"], args].concat();
+    steps.push(Step::cargo("measure", &run.join(" ")));
     Ok(steps)
 }
 

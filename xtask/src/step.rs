@@ -62,23 +62,25 @@ impl Step {
         }
     }
 
-    fn passes(&self, root: &Path) -> bool {
+    /// The status that it exits with: zero when it passes.
+    fn play(&self, root: &Path) -> u8 {
         let outcome = match &self.instead {
             None => self.run(Command::new(&self.program).args(&self.args), root),
             Some(Instead::Run(built)) => self.run(&mut Command::new(built), root),
-            Some(Instead::Do(work)) => work().map(|()| true),
+            Some(Instead::Do(work)) => work().map(|()| 0),
         };
         outcome.unwrap_or_else(|problem| {
             println!("{problem}");
-            false
+            1
         })
     }
 
-    fn run(&self, command: &mut Command, root: &Path) -> Result<bool, String> {
+    fn run(&self, command: &mut Command, root: &Path) -> Result<u8, String> {
         let env = self.env.iter().map(|(name, value)| (name, value));
         let status = command.envs(env).current_dir(root).status();
         let status = status.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()));
-        Ok(status?.success())
+        // One that was killed has none.
+        Ok(status?.code().and_then(|code| code.try_into().ok()).unwrap_or(1))
     }
 }
 
@@ -93,15 +95,16 @@ impl fmt::Display for Step {
     }
 }
 
-/// Plays the steps in order. The last lines say how it went.
+/// Plays the steps in order. The last lines say how it went, and the status is that of the step that failed.
 pub(crate) fn play(steps: &[Step], root: &Path) -> ExitCode {
     let began = Instant::now();
     for (passed, step) in steps.iter().enumerate() {
         println!("[{}/{}] {}: {}", passed + 1, steps.len(), step.doing, step.runs());
-        if !step.passes(root) {
+        let status = step.play(root);
+        if status != 0 {
             println!("\n{} elapsed\n{passed} passed, 1 failed", seconds(began.elapsed()));
             println!("failed to {}; to run it alone:\n  {step}", step.doing);
-            return ExitCode::FAILURE;
+            return ExitCode::from(status);
         }
     }
     println!("\n{} elapsed\n{} passed, 0 failed", seconds(began.elapsed()), steps.len());
@@ -138,6 +141,8 @@ mod tests {
         assert!(!trace.exists());
         assert_eq!(play(&[step("true"), step("true")], &root), ExitCode::SUCCESS);
         assert_eq!(play(&[step("no-such-program")], &root), ExitCode::FAILURE);
+        let two = Step { args: vec!["-c".to_owned(), "exit 2".to_owned()], ..step("sh") };
+        assert_eq!(play(&[two], &root), ExitCode::from(2));
         assert_eq!(play(&[step("false").already_built("true".into())], &root), ExitCode::SUCCESS);
         assert_eq!(play(&[step("false").by(|| Ok(()))], &root), ExitCode::SUCCESS);
         assert_eq!(play(&[step("true").by(|| Err("no".to_owned()))], &root), ExitCode::FAILURE);

@@ -48,7 +48,7 @@ impl fmt::Display for Problem {
 /// Checks an answer against the flat schema of its form. Integers that were spelled as floats come back as integers,
 /// and what the schema does not know is left out.
 pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, Problem> {
-    let content = content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))?;
+    let content = object(content)?;
     let required = schema.get("required").and_then(Value::as_array);
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if content.get(name).is_none_or(Value::is_null) {
@@ -67,6 +67,20 @@ pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, 
         }
     }
     Ok(checked)
+}
+
+/// The same for a form with one field, of which there has to be a value unless it has a default. Gives the value.
+#[cfg(feature = "server")]
+pub(crate) fn check_single(name: &str, field: &Value, content: &Value) -> Result<Value, Problem> {
+    match object(content)?.get(name) {
+        None | Some(Value::Null) if field.get("default").is_some() => Ok(Value::Null),
+        None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
+        Some(value) => check_field(field, value).map_err(|why| Problem::of(name, why)),
+    }
+}
+
+fn object(content: &Value) -> Result<&JsonObject, Problem> {
+    content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
 }
 
 /// Checks the value of one field, and gives it back as [`check`] would.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Problem, check},
+    check::{Problem, check, check_single},
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -117,10 +117,7 @@ impl Form {
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
         let value = match &self.shape.fields {
             Fields::Of(fields, _) => Value::Object(check(fields, content)?),
-            Fields::Single(field, _) => {
-                let mut content = check(&single_field(&self.key, field), content)?;
-                content.remove(&self.key).unwrap_or_default()
-            }
+            Fields::Single(field, _) => check_single(&self.key, field, content)?,
         };
         serde_json::from_value(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
     }

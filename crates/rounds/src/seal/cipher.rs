@@ -3,8 +3,8 @@
 //! The token and the records of a ledger are both made of these, each with keys and a context of its own.
 
 use chacha20poly1305::{
-    XNonce,
-    aead::{Aead, Payload},
+    Tag, XNonce,
+    aead::{Aead, AeadInOut, Payload},
 };
 
 use super::ring::{DerivedRing, KeyId};
@@ -14,16 +14,25 @@ pub(crate) type Nonce = [u8; 24];
 
 pub(super) const KEY_ID_BYTES: usize = size_of::<KeyId>();
 const NONCE_BYTES: usize = size_of::<Nonce>();
+const HEAD_BYTES: usize = KEY_ID_BYTES + NONCE_BYTES;
 
 /// Encrypts and authenticates. What is sealed in one context opens in no other.
 pub(super) fn seal(ring: &DerivedRing, nonce: Nonce, context: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let key = ring.sealing();
-    let payload = Payload { msg: plaintext, aad: &associated(context, key.id) };
-    let ciphertext = key
+    let mut sealed = Vec::with_capacity(HEAD_BYTES + plaintext.len() + size_of::<Tag>());
+    sealed.extend_from_slice(&key.id);
+    sealed.extend_from_slice(&nonce);
+    sealed.extend_from_slice(plaintext);
+    let tag = key
         .cipher
-        .encrypt(&XNonce::from(nonce), payload)
+        .encrypt_inout_detached(
+            &XNonce::from(nonce),
+            &associated(context, key.id),
+            sealed[HEAD_BYTES..].as_mut().into(),
+        )
         .expect("what is sealed here is far shorter than what the cipher can take");
-    [&key.id[..], &nonce, &ciphertext].concat()
+    sealed.extend_from_slice(&tag);
+    sealed
 }
 
 /// Verifies and decrypts, or says why not.

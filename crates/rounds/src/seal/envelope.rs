@@ -201,7 +201,9 @@ pub(crate) enum Settled {
 impl Envelope {
     /// The plaintext of a token.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let start = vec![VERSION];
+        // Most are not longer, and need no second piece of memory.
+        let mut start = Vec::with_capacity(512);
+        start.push(VERSION);
         postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
     }
 

@@ -51,8 +51,11 @@ mod client;
 mod clock;
 mod events;
 mod replay;
+mod seal;
 
 pub use client::{Asked, Client, InFlight, Leg, Pushed, Retry};
 pub use clock::Clock;
 pub use events::{Events, Recorded};
 pub use replay::{Replayed, journal, replay};
+#[doc(hidden)]
+pub use seal::Seal;

@@ -1,0 +1,68 @@
+//! `counts CASE TIMES`: does one thing so many times, for `cargo xtask counts` to count its instructions.
+//!
+//! Twice as many times less once as many leaves out what happens at the start.
+
+use std::{env, hint::black_box, process::ExitCode};
+
+use counts::{Server, Weather};
+use rounds::{KeyRing, Rounds, test::Seal};
+
+/// How many bytes the handler keeps in the cases without a server.
+const STATE: usize = 256;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let times = |times: &str| times.parse::<usize>();
+    let ran = match args[..] {
+        ["seal", n] => times(n).map(seal),
+        ["open", n] => times(n).map(open),
+        ["guard", n] => times(n).map(|times| flows("guard", times)),
+        ["ask", n] => times(n).map(|times| flows("ask", times)),
+        ["durable", n] => times(n).map(|times| flows("durable", times)),
+        _ => {
+            eprintln!("usage: counts seal|open|guard|ask|durable TIMES");
+            return ExitCode::from(2);
+        }
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("counts: {}: {error}", args[1]);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Seals the state of a call.
+fn seal(times: usize) {
+    let seal = sealing();
+    for _ in 0..times {
+        black_box(seal.seal("x".repeat(STATE)));
+    }
+}
+
+/// Opens it.
+fn open(times: usize) {
+    let seal = sealing();
+    let token = seal.seal("x".repeat(STATE));
+    for _ in 0..times {
+        black_box(seal.open(black_box(&token))).expect("it was sealed here");
+    }
+}
+
+fn sealing() -> Seal {
+    let keys = KeyRing::from_bytes([[7; 32]]).expect("a key of 32 bytes is long enough");
+    Seal::new(&keys, "counts", "weather", &rmcp::object!({"location": "Tokyo"}))
+}
+
+/// Whole flows of two legs each.
+fn flows(tool: &'static str, times: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be built");
+    runtime.block_on(async {
+        let server = Server::start(Rounds::new(Weather::new()));
+        for _ in 0..times {
+            server.flow(tool).await;
+        }
+    });
+}

@@ -1,0 +1,19 @@
+//! A thread and a runtime of its own for what is measured within this process, so that nothing is handed from core to core.
+
+use std::error::Error;
+
+use crate::report::Section;
+
+/// What goes wrong while measuring.
+pub(crate) type Failure = Box<dyn Error + Send + Sync>;
+
+/// Measures there.
+pub(crate) async fn alone<F>(measure: impl FnOnce() -> F + Send + 'static) -> Result<Section, Box<dyn Error>>
+where
+    F: Future<Output = Result<Section, Failure>>,
+{
+    let measured = tokio::task::spawn_blocking(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure())
+    });
+    measured.await?.map_err(|failure| failure as Box<dyn Error>)
+}

@@ -1,0 +1,90 @@
+//! A call driven by `drive` against the same call driven by rmcp's own loop, over the same connection to the same server.
+
+use std::convert::Infallible;
+
+use counts::Weather;
+use rmcp::{
+    ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient,
+    model::{
+        CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+        ElicitationCapability, ProtocolVersion,
+    },
+    service::{RequestContext, serve_server},
+};
+use rounds::{
+    Rounds,
+    client::{Answer, Call, Limits, Outcome, Question, drive},
+};
+use serde_json::json;
+
+use crate::{
+    alone::Failure,
+    progress::Progress,
+    report::{Bars, Section, Table, figure},
+    sample::Sample,
+};
+
+/// How often each is measured, in turns.
+const TURNS: usize = 4001;
+
+/// Turns that are not counted.
+const WARM_UP: usize = 400;
+
+/// A client as rmcp has them.
+struct Person;
+
+impl ClientHandler for Person {
+    async fn create_elicitation(
+        &self,
+        _request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({"units": "metric"})))
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(ElicitationCapability::default());
+        let mut info = ClientConfig::default();
+        info.capabilities = capabilities;
+        info
+    }
+}
+
+pub(crate) async fn measure() -> Result<Section, Failure> {
+    let mut progress = Progress::new("client", 1);
+    progress.step(&format!("{TURNS} calls by each, in turns"));
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(serve_server(Rounds::new(Weather::new()), theirs));
+    let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    let client = Person.serve_with_lifecycle(ours, lifecycle).await?;
+    let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));
+
+    let arguments = rmcp::object!({"location": "Tokyo"});
+    let (mut loops, mut drives) = (Sample::new("rmcp's loop"), Sample::new("`drive`"));
+    for turn in 0..WARM_UP + TURNS {
+        if turn == WARM_UP {
+            (loops, drives) = (Sample::new(loops.name), Sample::new(drives.name));
+        }
+        let request = CallToolRequestParams::new("guard").with_arguments(arguments.clone());
+        let looped = loops.time(client.call_tool(request)).await?;
+        let call = Call::tool("guard", arguments.clone());
+        let driven = drives.time(drive(client.peer(), call, &person, Limits::default())).await?;
+        assert!(!looped.content.is_empty() && matches!(driven, Outcome::Done(_)), "both end with the weather");
+    }
+    let ratio = drives.ratio_to(&loops);
+    let mut table = Table::new(["driven by", "takes", "that run"]);
+    table.push([loops.name.to_owned(), "1".to_owned(), format!("{} µs", figure(loops.micros()))]);
+    table.push([drives.name.to_owned(), figure(ratio), format!("{} µs", figure(drives.micros()))]);
+    let bars = Bars::new("A call with one question", "multiples of rmcp's loop").group(drives.name, [ratio]);
+    Ok(Section {
+        name: "client",
+        title: "Driving a call",
+        text: format!(
+            "A whole call with one question, answered at once, {TURNS} by each in turns, over one connection in memory to one \
+             server; medians, as multiples of rmcp's own loop, `RunningService::call_tool`. The server's part is in both."
+        ),
+        table,
+        plots: vec![bars.mark(1.0, "rmcp's loop").mark(1.05, "goal").into()],
+    })
+}

@@ -1,0 +1,232 @@
+//! What a handler costs that waits: the memory of the process for each, and how long it takes to wake one among many.
+//!
+//! Memory is what the operating system says the process has, so each figure is of a process of its own, which does nothing
+//! else: this program, started once more with a task in its environment.
+
+use std::{
+    env, fs,
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use counts::Weather;
+use rmcp::ServerHandler;
+use rounds::{
+    Limits, Rounds,
+    test::{Asked, Client},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    alone::Failure,
+    progress::Progress,
+    report::{Lines, Section, Table, figure, whole},
+    sample::Sample,
+};
+
+/// How many wait.
+const FRAMES: [usize; 3] = [1_000, 10_000, 100_000];
+
+/// How often one is woken at each, in turns.
+const TURNS: usize = 501;
+
+/// Calls that are over before anything is measured: schemas are made, and memory is set aside.
+const WARM_UP: usize = 100;
+
+/// Where a process finds what it was started for.
+const TASK: &str = "ROUNDS_BENCH_PARKED";
+
+/// Who waits.
+const HANDLERS: [(&str, &str); 3] = [
+    ("ask", "the weather"),
+    ("keeping", "the same, keeping its `RequestContext`"),
+    ("weather_h", "`weather_h` of the gallery, which has 20 other tools"),
+];
+
+pub(crate) async fn measure() -> Result<Section, Failure> {
+    let mut progress = Progress::new("parked", HANDLERS.len() * FRAMES.len() + 1);
+    let mut table = Table::new(["who waits", "1,000", "10,000", "100,000"]);
+    let mut lines = Lines::new("Memory for each call that waits", "calls that wait", "bytes a call").log();
+    for (tool, name) in HANDLERS {
+        let mut points = Vec::new();
+        for frames in FRAMES {
+            progress.step(&format!("{} calls of `{tool}` that wait", whole(frames as f64)));
+            points.push((frames as f64, start(&Task::Memory { tool: tool.to_owned(), frames })?[0]));
+        }
+        let cells = points.iter().map(|(_, bytes)| format!("{} B", whole(*bytes)));
+        table.push([name.to_owned()].into_iter().chain(cells));
+        lines = lines.curve(name.replace('`', ""), points);
+    }
+    progress.step(&format!("wake one of {}, {} and {}", whole(1e3), whole(1e4), whole(1e5)));
+    let ratios = start(&Task::Waking)?;
+    table.push(
+        ["to wake one, as multiples of that among 1,000".to_owned()]
+            .into_iter()
+            .chain(ratios.iter().map(|ratio| figure(*ratio))),
+    );
+    let waking = Lines::new("Waking one of them", "calls that wait", "multiples of that among 1,000").log();
+    Ok(Section {
+        name: "parked",
+        title: "Calls that wait",
+        text: format!(
+            "Weather calls with an `Ask` that have asked and wait for their answer, of one client over memory: what they add to \
+             the resident memory of a process that has served {WARM_UP} such calls before, divided by their number. The last \
+             row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three servers."
+        ),
+        table,
+        plots: vec![
+            lines.mark(4096.0, "goal").into(),
+            waking
+                .curve("the leg that wakes it", FRAMES.map(|frames| frames as f64).into_iter().zip(ratios))
+                .mark(1.0, "goal")
+                .into(),
+        ],
+    })
+}
+
+/// What another process of this program is for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Prints how many bytes each of so many calls adds.
+    Memory { tool: String, frames: usize },
+    /// Prints how long it takes to wake a call, at each number of them, as multiples of the first.
+    Waking,
+}
+
+impl Task {
+    /// What this process was started for, if it was started from here.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        Self::read(&env::var(TASK).ok()?)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        match text.split_once(' ') {
+            Some((tool, frames)) => Some(Self::Memory { tool: tool.to_owned(), frames: frames.parse().ok()? }),
+            None => (text == "waking").then_some(Self::Waking),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Memory { tool, frames } => format!("{tool} {frames}"),
+            Self::Waking => "waking".to_owned(),
+        }
+    }
+
+    /// Does it, on a thread of its own: this is called within a runtime.
+    pub(crate) fn run(self) -> ExitCode {
+        let done = std::thread::spawn(move || -> Result<Vec<f64>, Failure> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                match self {
+                    Self::Memory { tool, frames } => Ok(vec![memory(&tool, frames).await?]),
+                    Self::Waking => waking().await,
+                }
+            })
+        });
+        match done.join() {
+            Ok(Ok(figures)) => {
+                println!("{}", json!(figures));
+                ExitCode::SUCCESS
+            }
+            Ok(Err(error)) => {
+                eprintln!("bench: {error}");
+                ExitCode::FAILURE
+            }
+            Err(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Starts this program once more, for this, and gives what it prints.
+fn start(task: &Task) -> Result<Vec<f64>, Failure> {
+    let mut process = Command::new(env::current_exe()?);
+    let output = process.env(TASK, task.text()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("the process for `{}` failed ({})", task.text(), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+async fn memory(tool: &str, frames: usize) -> Result<f64, Failure> {
+    let client = match tool {
+        "weather_h" => connect(gallery::Gallery::new(), frames).await?,
+        _ => connect(Weather::new(), frames).await?,
+    };
+    for _ in 0..WARM_UP {
+        let asked = ask(&client, tool).await;
+        drop(wake(&client, &asked).await);
+    }
+    let before = resident()?;
+    for _ in 0..frames {
+        ask(&client, tool).await;
+    }
+    Ok((resident()? - before) / frames as f64)
+}
+
+async fn waking() -> Result<Vec<f64>, Failure> {
+    let mut servers = Vec::new();
+    for frames in FRAMES {
+        let client = connect(Weather::new(), frames).await?;
+        let mut asked = Vec::with_capacity(frames);
+        for _ in 0..frames {
+            asked.push(ask(&client, "ask").await);
+        }
+        servers.push((client, asked, Sample::new("")));
+    }
+    for turn in 0..TURNS {
+        for (client, asked, sample) in &mut servers {
+            // Not the latest, which is still in the caches: one from all over, and another takes its place.
+            let place = turn * 7919 % asked.len();
+            let old = std::mem::replace(&mut asked[place], ask(client, "ask").await);
+            sample.time(wake(client, &old)).await;
+        }
+    }
+    let (_, _, reference) = &servers[0];
+    Ok(servers.iter().map(|(_, _, sample)| sample.ratio_to(reference)).collect())
+}
+
+async fn connect<H: ServerHandler>(handler: H, frames: usize) -> Result<Client, Failure> {
+    // None of them may expire while the others are begun.
+    let hours = Duration::from_secs(3600);
+    let limits = Limits::default().with_frames(frames + 1, frames + 1);
+    let server = Rounds::builder(handler).limits(limits).round_lifetime(hours).flow_deadline(hours).build()?;
+    Ok(Client::modern(server).await)
+}
+
+async fn ask(client: &Client, tool: &str) -> Asked {
+    client.call(tool, json!({"location": "Tokyo"})).await.asked()
+}
+
+async fn wake(client: &Client, asked: &Asked) -> Value {
+    asked.accept("units", json!({"units": "metric"})).send(client).await.result().clone()
+}
+
+/// What of this process is in memory, in bytes.
+fn resident() -> Result<f64, Failure> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup")
+        .map_err(|error| format!("the memory of a process is read from /proc, as on Linux: {error}"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).ok_or("/proc has no resident memory")?;
+    let kilobytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_reads_the_task_that_it_was_started_with() {
+        for task in [Task::Memory { tool: "ask".to_owned(), frames: 1_000 }, Task::Waking] {
+            assert_eq!(Task::read(&task.text()), Some(task));
+        }
+        assert_eq!(Task::read("dreaming"), None);
+    }
+
+    #[test]
+    fn memory_is_seen_to_grow() {
+        let before = resident().unwrap();
+        let grown = vec![1u8; 8 << 20];
+        assert!(resident().unwrap() >= before + grown.len() as f64 / 2.0);
+    }
+}

@@ -1,0 +1,73 @@
+//! The seal without a server around it, for whoever measures what it costs.
+
+use std::time::Duration;
+
+use rmcp::model::JsonObject;
+
+use crate::{
+    Clock, KeyRing, Refusal, SystemClock,
+    clock::Timestamp,
+    seal::{
+        Digest, FlowId,
+        envelope::{Asked, Binding, Envelope, Kept, Kind, Method, Resume, Span},
+        ring::{DerivedRing, Purpose},
+        token,
+    },
+};
+
+/// Seals and opens the state of one call that has asked one question, as a server does.
+pub struct Seal {
+    ring: DerivedRing,
+    binding: Binding,
+}
+
+impl Seal {
+    /// For a call of this tool with these arguments, of a server with these keys.
+    pub fn new(keys: &KeyRing, audience: &str, tool: &str, arguments: &JsonObject) -> Self {
+        let binding = Binding {
+            principal: None,
+            method: Method::Tool,
+            target: tool.to_owned(),
+            arguments: Digest::of_arguments(Some(arguments)),
+        };
+        Self { ring: keys.derive(Purpose::State, audience), binding }
+    }
+
+    /// The token of a round whose handler keeps this state.
+    pub fn seal(&self, state: String) -> String {
+        let now = Self::now();
+        let envelope = Envelope {
+            flow: FlowId::from_bytes([7; 16]),
+            round: 1,
+            span: Span {
+                issued_at: now,
+                expires_at: now + Duration::from_secs(600),
+                deadline: now + Duration::from_secs(3600),
+            },
+            binding: self.binding.clone(),
+            asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
+            resume: Resume::Handler(Kept { state: Some(state), ..Kept::default() }),
+        };
+        let mut nonce = token::Nonce::default();
+        getrandom::fill(&mut nonce).expect("the operating system provides randomness");
+        token::seal(&self.ring, nonce, &envelope.to_bytes())
+    }
+
+    /// The state in a token, after every check but that of the ledger.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] as a server would.
+    pub fn open(&self, token: &str) -> Result<Option<String>, Refusal> {
+        let envelope = Envelope::from_bytes(&token::open(&self.ring, token.len(), token)?)?;
+        envelope.check(&self.binding, Self::now())?;
+        match envelope.resume {
+            Resume::Handler(kept) => Ok(kept.state),
+            _ => Ok(None),
+        }
+    }
+
+    fn now() -> Timestamp {
+        SystemClock.now().into()
+    }
+}
