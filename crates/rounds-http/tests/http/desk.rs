@@ -117,6 +117,7 @@ impl ServerHandler for Desk {
                 }
             },
             "push" => {
+                #[expect(deprecated, reason = "SEP-2577 deprecates roots, and rmcp refuses to ask for them")]
                 let refused = context.peer.list_roots().await.unwrap_err();
                 Ok(CallToolResult::success(vec![ContentBlock::text(refused.to_string())]).into())
             }
