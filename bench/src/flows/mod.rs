@@ -3,14 +3,19 @@
 //! The load is a closed loop. Rows take turns, so that what else the machine does meets all of them.
 
 mod load;
+mod peers;
 mod serve;
 mod server;
 
 use std::{env, error::Error, process::Command, time::Duration};
 
-use load::Connections;
-pub(crate) use serve::Stack;
-use server::Server;
+pub(crate) use self::serve::Stack;
+use self::{load::Connections, server::Server};
+use crate::{
+    Options,
+    progress::Progress,
+    report::{Bars, Section, Table, figure, whole},
+};
 
 /// How many connections call at once.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
@@ -21,79 +26,162 @@ const TURNS: usize = 7;
 /// How long a turn takes.
 const TURN: Duration = Duration::from_millis(400);
 
+/// The ways to write the tool that ask for units, by the gallery's name for them.
+const SHAPES: [(&str, &str); 8] = [
+    ("weather_e", "guard (`Round`)"),
+    ("weather_f", "guard with `once`"),
+    ("weather_g", "`Steps`"),
+    ("weather_h", "linear (`Ask`)"),
+    ("weather_i", "`Durable`, with a `once`"),
+    ("weather_asked", "declared (`Asked`)"),
+    ("weather_a", "guard that is pushed to old clients"),
+    ("weather_c", "one tool of two, by era"),
+];
+
+/// The rows that all others are compared with.
+const FLOOR: usize = 0;
+const RMCP: usize = 1;
+
 /// One line of the comparison.
 struct Row {
     name: String,
+    /// Its place among the servers.
     server: usize,
     tool: &'static str,
     turns: [Vec<Turn>; CONNECTIONS.len()],
 }
 
-/// What one turn came to.
+/// What one turn came to, for each flow, in seconds.
 struct Turn {
     cpu: f64,
-    flows_per_second: f64,
+    took: f64,
     p50: f64,
     p99: f64,
 }
 
-pub(crate) async fn measure() -> Result<(), Box<dyn Error>> {
-    let stacks = [Stack::Axum, Stack::Rmcp, Stack::RoundsOverRmcp];
-    let mut servers = Vec::new();
-    for stack in stacks {
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["serve", stack.name()]);
-        let server = Server::start(command)?;
-        let connections = Connections::to(server.address);
-        servers.push((server, connections));
-    }
-    let mut rows = vec![row("axum", 0, "weather"), row("rmcp", 1, "weather")];
-    for tool in ["weather_e", "weather_f", "weather_g", "weather_h", "weather_i", "weather_asked"] {
-        rows.push(row(tool, 2, tool));
-    }
+pub(crate) async fn measure(options: Options) -> Result<Section, Box<dyn Error>> {
+    let (mut servers, mut rows) = start(options)?;
+    let mut progress = Progress::new("flows", TURNS + 1);
     for turn in 0..=TURNS {
-        eprintln!("turn {turn} of {TURNS}");
-        for (index, count) in CONNECTIONS.into_iter().enumerate() {
+        let seconds = TURN.as_secs_f64() * (rows.len() * CONNECTIONS.len()) as f64;
+        progress.step(&format!("{} rows, some {} s", rows.len(), whole(seconds)));
+        for (place, count) in CONNECTIONS.into_iter().enumerate() {
             for row in &mut rows {
                 let (server, connections) = &mut servers[row.server];
-                let before = server.cpu()?;
-                let load = connections.drive(row.tool, count, TURN).await.map_err(|e| e.to_string())?;
-                let spent = server.cpu()?.saturating_sub(before);
+                let taken = row.take_turn(server, connections, count).await;
+                let taken = taken.map_err(|error| format!("{}: {error}", row.name))?;
                 if turn > 0 {
-                    row.turns[index].push(Turn {
-                        cpu: spent.as_secs_f64() / load.flows.len() as f64,
-                        flows_per_second: load.flows_per_second(),
-                        p50: load.quantile(0.5).as_secs_f64(),
-                        p99: load.quantile(0.99).as_secs_f64(),
-                    });
+                    row.turns[place].push(taken);
                 }
             }
         }
     }
-    for (index, count) in CONNECTIONS.into_iter().enumerate() {
-        println!("\n{count} connections\n");
-        for row in &rows {
-            let against = |reference: usize, of: fn(&Turn) -> f64| {
-                let pairs = row.turns[index].iter().zip(&rows[reference].turns[index]);
-                median(pairs.map(|(turn, reference)| of(turn) / of(reference)).collect())
-            };
-            println!(
-                "{:24} cpu {:7.1}us {:5.2} axum {:5.2} rmcp | flows {:5.2} | p50 {:5.2} p99 {:5.2}",
-                row.name,
-                median(row.turns[index].iter().map(|turn| turn.cpu * 1e6).collect()),
-                against(0, |turn| turn.cpu),
-                against(1, |turn| turn.cpu),
-                against(1, |turn| turn.flows_per_second),
-                against(1, |turn| turn.p50),
-                against(1, |turn| turn.p99),
-            );
-        }
-    }
-    Ok(())
+    Ok(report(&rows))
 }
 
-fn row(name: &str, server: usize, tool: &'static str) -> Row {
-    Row { name: name.to_owned(), server, tool, turns: Default::default() }
+impl Row {
+    fn new(name: String, server: usize, tool: &'static str) -> Self {
+        Self { name, server, tool, turns: Default::default() }
+    }
+
+    async fn take_turn(
+        &self,
+        server: &Server,
+        connections: &mut Connections,
+        count: usize,
+    ) -> Result<Turn, Box<dyn Error + Send + Sync>> {
+        let before = server.cpu()?;
+        let load = connections.drive(self.tool, count, TURN).await?;
+        let flows = load.flows.len() as f64;
+        Ok(Turn {
+            cpu: server.cpu()?.saturating_sub(before).as_secs_f64() / flows,
+            took: load.took.as_secs_f64() / flows,
+            p50: load.quantile(0.5).as_secs_f64(),
+            p99: load.quantile(0.99).as_secs_f64(),
+        })
+    }
+
+    /// The median over the turns of what this row is, as a multiple of what the other was in the same turn.
+    fn against(&self, other: &Self, place: usize, of: fn(&Turn) -> f64) -> f64 {
+        let turns = self.turns[place].iter().zip(&other.turns[place]);
+        median(turns.map(|(turn, other)| of(turn) / of(other)).collect())
+    }
+}
+
+/// The servers, each with its connections, and the rows: what is called there.
+fn start(options: Options) -> Result<(Vec<(Server, Connections)>, Vec<Row>), Box<dyn Error>> {
+    let mut servers = Vec::new();
+    let mut start = |command: Command| -> Result<usize, Box<dyn Error>> {
+        let server = Server::start(command)?;
+        let connections = Connections::to(server.address);
+        servers.push((server, connections));
+        Ok(servers.len() - 1)
+    };
+    let ours = |stack: Stack| -> Result<Command, Box<dyn Error>> {
+        let mut command = Command::new(env::current_exe()?);
+        command.env(serve::STACK, stack.name());
+        Ok(command)
+    };
+    let mut rows = vec![
+        Row::new("bare axum, JSON in and out".to_owned(), start(ours(Stack::Axum)?)?, "weather"),
+        Row::new("bare rmcp, its HMAC codec".to_owned(), start(ours(Stack::Rmcp)?)?, "weather"),
+    ];
+    for (stack, over) in [(Stack::Endpoint, "`Endpoint`"), (Stack::RoundsOverRmcp, "rmcp's HTTP")] {
+        let server = start(ours(stack)?)?;
+        rows.extend(SHAPES.map(|(tool, shape)| Row::new(format!("{shape}, {over}"), server, tool)));
+    }
+    if options.peers {
+        for peer in peers::all()? {
+            rows.push(Row::new(peer.title(), start(peer.command())?, "weather"));
+        }
+    }
+    Ok((servers, rows))
+}
+
+fn report(rows: &[Row]) -> Section {
+    let head =
+        ["connections", "server", "CPU, of axum", "CPU, of rmcp", "flows/s, of rmcp", "p50, of rmcp", "p99, of rmcp"];
+    let mut table = Table::new(head);
+    let mut plots = Vec::new();
+    let (floor, rmcp) = (&rows[FLOOR], &rows[RMCP]);
+    for (place, count) in CONNECTIONS.into_iter().enumerate() {
+        let mut bars = Bars::new(format!("{count} at once"), "server CPU for each flow, as multiples of bare axum")
+            .mark(1.75, "goal")
+            .mark(rmcp.against(floor, place, |turn| turn.cpu) / 2.0, "half of rmcp");
+        for row in rows {
+            let cpu = row.against(floor, place, |turn| turn.cpu);
+            let against = |of| figure(row.against(rmcp, place, of));
+            table.push([
+                count.to_string(),
+                row.name.clone(),
+                figure(cpu),
+                against(|turn| turn.cpu),
+                against(|turn| 1.0 / turn.took),
+                against(|turn| turn.p50),
+                against(|turn| turn.p99),
+            ]);
+            bars = bars.group(row.name.replace('`', ""), [cpu]);
+        }
+        plots.push(bars.into());
+    }
+    let reference = median(floor.turns[1].iter().map(|turn| turn.cpu * 1e6).collect());
+    Section {
+        name: "flows",
+        title: "A whole call over HTTP",
+        text: format!(
+            "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
+             other. Every server is a process of its own on the machine that also calls. CPU is what the system has on the \
+             server's account for each flow, in the program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
+             all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
+             flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \
+             ledger in memory holds {} claims in place of 100,000, since a closed loop would fill it.",
+            TURN.as_millis(),
+            figure(reference),
+            whole(serve::CLAIMS as f64),
+        ),
+        table,
+        plots,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,52 +1,68 @@
-//! The servers of the comparison that are built here, each a program of its own: `bench serve NAME`.
+//! The servers of the comparison that are built here, each a process of its own: this program, started once more.
 
 mod floor;
 mod theirs;
 
-use std::error::Error;
+use std::{env, error::Error, process::ExitCode};
 
 use axum::{Router, serve::ListenerExt};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
-use rounds::ledger::MemoryLedger;
+use rounds::{Rounds, ledger::MemoryLedger};
+use rounds_http::Endpoint;
 use tokio::net::TcpListener;
 
 /// How many claims the ledger holds: more than the default of 100,000, which a closed loop fills within the lifetime of a
 /// round. Nothing else is changed.
 pub(crate) const CLAIMS: usize = 4_000_000;
 
-/// What can be served.
+/// Where a process finds what it was started for.
+pub(super) const STACK: &str = "ROUNDS_BENCH_STACK";
+
+/// What can be served. Another HTTP stack is another line of each of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stack {
     /// A handler of axum that only parses and prints JSON: the floor.
     Axum,
     /// Bare rmcp, with its own codec for the state.
     Rmcp,
+    /// The gallery, through the endpoint of `rounds-http`.
+    Endpoint,
     /// The gallery, over rmcp's HTTP service.
     RoundsOverRmcp,
 }
 
 impl Stack {
-    const ALL: [Self; 3] = [Self::Axum, Self::Rmcp, Self::RoundsOverRmcp];
+    const ALL: [Self; 4] = [Self::Axum, Self::Rmcp, Self::Endpoint, Self::RoundsOverRmcp];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Axum => "axum",
             Self::Rmcp => "rmcp",
+            Self::Endpoint => "endpoint",
             Self::RoundsOverRmcp => "rounds-over-rmcp",
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// What this process was started for, if it was started from here.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let name = env::var(STACK).ok()?;
         Self::ALL.into_iter().find(|stack| stack.name() == name)
     }
 
     /// Serves at a free port, until killed.
-    pub(crate) async fn serve(self) -> Result<(), Box<dyn Error>> {
+    pub(crate) async fn run(self) -> ExitCode {
+        let Err(error) = self.serve().await else { return ExitCode::SUCCESS };
+        eprintln!("bench: cannot serve {}: {error}", self.name());
+        ExitCode::FAILURE
+    }
+
+    async fn serve(self) -> Result<(), Box<dyn Error>> {
         let config = StreamableHttpServerConfig::default().with_json_response(true);
         let router = Router::new();
         let router = match self {
             Self::Axum => floor::route(router),
             Self::Rmcp => router.route_service("/mcp", theirs::service(config)?),
+            Self::Endpoint => router.route_service("/mcp", Endpoint::new(&gallery()?, config)),
             Self::RoundsOverRmcp => router.route_service("/mcp", gallery()?.streamable_http(config)),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -58,7 +74,7 @@ impl Stack {
     }
 }
 
-fn gallery() -> Result<rounds::Rounds<gallery::Gallery>, Box<dyn Error>> {
+fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {
     let ledger = MemoryLedger::with_limits(CLAIMS, MemoryLedger::REPLY_BYTES);
     Ok(gallery::rounds().ledger(ledger).build()?)
 }

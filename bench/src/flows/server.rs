@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// The CPU time of the process up to now: of all its threads, in the program and in the system.
-    pub(crate) fn cpu(&self) -> Result<Duration, Box<dyn Error>> {
+    pub(crate) fn cpu(&self) -> nix::Result<Duration> {
         Ok(self.account.now()?.into())
     }
 }

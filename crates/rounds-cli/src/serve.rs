@@ -16,13 +16,14 @@ use axum::{
     response::{IntoResponse, Response},
     serve::ListenerExt,
 };
-use clap::{ArgGroup, Args, builder::NonEmptyStringValueParser};
+use clap::{ArgGroup, Args, ValueEnum, builder::NonEmptyStringValueParser};
 use gallery::Gallery;
 use rmcp::{
     ServiceExt,
     transport::{stdio, streamable_http_server::StreamableHttpServerConfig},
 };
 use rounds::{KeyRing, Limits, Principal, Rounds};
+use rounds_http::Endpoint;
 use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
@@ -69,6 +70,9 @@ pub(crate) struct Options {
     /// under which the server can be reached are not known here.
     #[arg(long, value_name = "ADDR", verbatim_doc_comment)]
     http: Option<String>,
+    /// What serves HTTP: the endpoint of rounds, or rmcp's own service, for comparison
+    #[arg(long, value_name = "STACK", value_enum, default_value_t, conflicts_with = "stdio")]
+    http_stack: HttpStack,
     /// Serve one client on stdin and stdout, until it closes stdin
     #[arg(long)]
     stdio: bool,
@@ -106,6 +110,13 @@ pub(crate) struct Options {
     principal_header: Option<HeaderName>,
 }
 
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum HttpStack {
+    #[default]
+    Rounds,
+    Rmcp,
+}
+
 /// Serves until the client leaves or a signal says stop.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     log_to_stderr()?;
@@ -115,7 +126,7 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
         Reload::listen(file)?.start(server.clone());
     }
     match options.http {
-        Some(address) => serve_http(server, address, options.principal_header).await,
+        Some(address) => serve_http(server, address, options.http_stack, options.principal_header).await,
         None => serve_stdio(server).await,
     }
 }
@@ -170,12 +181,13 @@ async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
 async fn serve_http(
     server: Rounds<Gallery>,
     address: String,
+    stack: HttpStack,
     principal_header: Option<HeaderName>,
 ) -> Result<(), Failure> {
     let (listener, local) = bind(address).await?;
     // Before anybody is told that the server is there, so that no signal is missed.
     let stop = Stop::listen()?;
-    let router = route(&server, local, principal_header);
+    let router = route(&server, local, stack, principal_header);
     announce(local);
 
     let listener = listener.tap_io(|stream| {
@@ -218,12 +230,20 @@ fn announce(local: SocketAddr) {
     let _ = writeln!(io::stderr(), "listening on http://{local}/mcp");
 }
 
-fn route(server: &Rounds<Gallery>, local: SocketAddr, principal_header: Option<HeaderName>) -> Router {
+fn route(
+    server: &Rounds<Gallery>,
+    local: SocketAddr,
+    stack: HttpStack,
+    principal_header: Option<HeaderName>,
+) -> Router {
     let mut config = StreamableHttpServerConfig::default().with_json_response(true);
     if !local.ip().is_loopback() {
         config = config.disable_allowed_hosts();
     }
-    let router = Router::new().route_service("/mcp", server.streamable_http(config));
+    let router = match stack {
+        HttpStack::Rounds => Router::new().route_service("/mcp", Endpoint::new(server, config)),
+        HttpStack::Rmcp => Router::new().route_service("/mcp", server.streamable_http(config)),
+    };
     match principal_header {
         Some(header) => router.layer(from_fn_with_state(header, identify)),
         None => router,

@@ -24,6 +24,17 @@ async fn a_flow_is_two_plain_json_responses() {
 }
 
 #[tokio::test]
+async fn rmcps_own_stack_serves_the_same_flow() {
+    let keys = Written::key().await;
+    let ours = Server::start(&["--key-file", keys.path()]).await;
+    let theirs = Server::start(&["--key-file", keys.path(), "--http-stack", "rmcp"]).await;
+    let state = ask(&theirs, &[]).await;
+    is_metric(&answer(&ours, &state, &[]).await);
+    let state = ask(&ours, &[]).await;
+    is_metric(&answer(&theirs, &state, &[]).await);
+}
+
+#[tokio::test]
 async fn only_mcp_is_served_and_only_to_loopback_hosts() {
     let server = Server::start(&[]).await;
     let root = reqwest::get(server.url.strip_suffix("/mcp").unwrap()).await.unwrap();

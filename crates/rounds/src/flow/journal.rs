@@ -87,6 +87,7 @@ impl Pages {
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote.
+    #[cfg(any(test, feature = "test"))]
     pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         let Saved { version, entries, open } = serde_json::from_str(json)?;
         if version != Saved::VERSION {

@@ -100,7 +100,6 @@ impl Ask {
             form: None,
             default_key: || "url".to_owned(),
             request: Box::new(request),
-            form: None,
             read: |_, _| Ok(()),
             refused: None,
         };
@@ -119,7 +118,6 @@ impl Ask {
             form: None,
             default_key: || "sample".to_owned(),
             request: Box::new(sample),
-            form: None,
             read: |_, result| from_json(result),
             refused: None,
         };
@@ -136,7 +134,6 @@ impl Ask {
             form: None,
             default_key: || "roots".to_owned(),
             request: Box::new(roots),
-            form: None,
             read: |_, result| from_json(result),
             refused: None,
         };
@@ -231,9 +228,6 @@ pub struct Asking<T> {
 /// Makes the request of a message, a key, and a name that no other question has.
 pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
-/// Makes the form of a key.
-pub(super) type MakeForm = fn(&str) -> Result<Form, Unaskable>;
-
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
     pub(super) kind: Kind,
@@ -241,8 +235,6 @@ pub(super) struct Query<T> {
     pub(super) form: Option<fn(&str) -> Result<Form, Unaskable>>,
     pub(super) default_key: fn() -> String,
     pub(super) request: MakeRequest,
-    /// The form that it asks with, of a key, if it is one.
-    pub(super) form: Option<MakeForm>,
     pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
     pub(super) refused: Option<T>,
@@ -271,7 +263,6 @@ impl<T: FormType> Query<T> {
             form: Some(Form::of::<T>),
             default_key: Form::default_key::<T>,
             request: Box::new(request),
-            form: Some(Form::of::<T>),
             read: read_form,
             refused: None,
         }

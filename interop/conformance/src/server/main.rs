@@ -32,6 +32,7 @@ use rmcp::{
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
 use rounds::Rounds;
+use rounds_http::Endpoint;
 use tokio::net::TcpListener;
 
 use crate::changes::Changes;
@@ -41,7 +42,7 @@ use crate::changes::Changes;
 async fn main() -> io::Result<()> {
     let server = Rounds::new(Conformance::new());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let mcp = server.streamable_http(StreamableHttpServerConfig::default());
+    let mcp = Endpoint::new(&server, StreamableHttpServerConfig::default());
     writeln!(io::stderr(), "listening on http://{}/mcp", listener.local_addr()?)?;
     axum::serve(listener, Router::new().route_service("/mcp", mcp)).await
 }

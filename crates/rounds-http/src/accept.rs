@@ -1,0 +1,240 @@
+//! What the fast lane takes: a request of which there is no doubt that rmcp would accept it.
+//!
+//! Nothing here answers. Whatever is missing, doubled, encoded or merely unusual is rmcp's to look at, and what is wrong with
+//! it is rmcp's to say.
+
+use std::{
+    borrow::Cow,
+    future::poll_fn,
+    mem,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, Method, Uri,
+    header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN},
+    request::Parts,
+};
+use http_body::{Body, Frame};
+use rmcp::{
+    ServerHandler,
+    model::{
+        CallToolRequest, CallToolRequestParams, ClientRequest, DiscoverRequest, DiscoverRequestParams,
+        GetPromptRequest, GetPromptRequestParams, InputResponses, JsonObject, ListPromptsRequest,
+        ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+        ReadResourceRequest, ReadResourceRequestParams, RequestId, RequestMetaObject,
+    },
+    transport::streamable_http_server::StreamableHttpServerConfig,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A request as its handler is to get it.
+pub(crate) struct Accepted {
+    pub(crate) id: RequestId,
+    pub(crate) meta: RequestMetaObject,
+    pub(crate) request: ClientRequest,
+}
+
+/// Whether the head of a request leaves it to the body.
+pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServerConfig) -> bool {
+    let headers = head.headers();
+    head.method() == Method::POST
+        && sole(headers, &PROTOCOL_VERSION) == Some(ProtocolVersion::V_2026_07_28.as_str())
+        && sole(headers, &METHOD).is_some_and(|method| METHODS.contains(&method))
+        && sole(headers, &CONTENT_TYPE).is_some_and(|given| given.starts_with(JSON))
+        && sole(headers, &ACCEPT).is_some_and(|given| given.contains(JSON) && given.contains(EVENT_STREAM))
+        // Whether rmcp was told to look at origins is not for others to see.
+        && !headers.contains_key(ORIGIN)
+        && host(head.uri(), headers).is_some_and(|host| is_allowed(host, &config.allowed_hosts))
+}
+
+/// The request in a body, if it can be answered with one message.
+pub(crate) fn body(body: &[u8], head: &Parts, handler: &impl ServerHandler) -> Option<Accepted> {
+    let message: Message<'_> = serde_json::from_slice(body).ok()?;
+    let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
+    let meta = RequestMetaObject::from(meta);
+    if message.jsonrpc != "2.0" || sole(&head.headers, &METHOD) != Some(&message.method) || !is_self_contained(&meta) {
+        return None;
+    }
+    // What a method has no use for is rmcp's to ignore.
+    let named = |of: &str| sole(&head.headers, &NAME).is_some_and(|name| name == of && !name.starts_with(ENCODED));
+    let request = match (&*message.method, name, uri, cursor) {
+        ("tools/call", Some(name), None, None) if named(&name) && !takes_headers(handler, &name) => {
+            let mut params = CallToolRequestParams::new(name);
+            (params.arguments, params.input_responses, params.request_state) =
+                (arguments, input_responses, request_state);
+            CallToolRequest::new(params).into()
+        }
+        ("prompts/get", Some(name), None, None) if named(&name) => {
+            let mut params = GetPromptRequestParams::new(name);
+            (params.arguments, params.input_responses, params.request_state) =
+                (arguments, input_responses, request_state);
+            GetPromptRequest::new(params).into()
+        }
+        ("resources/read", None, Some(uri), None) if named(&uri) && arguments.is_none() => {
+            let mut params = ReadResourceRequestParams::new(uri);
+            (params.input_responses, params.request_state) = (input_responses, request_state);
+            ReadResourceRequest::new(params).into()
+        }
+        (method, None, None, cursor) if arguments.is_none() && input_responses.is_none() && request_state.is_none() => {
+            let page = PaginatedRequestParams::default().with_cursor(cursor);
+            match method {
+                "tools/list" => ListToolsRequest::with_param(page).into(),
+                "prompts/list" => ListPromptsRequest::with_param(page).into(),
+                "resources/list" => ListResourcesRequest::with_param(page).into(),
+                "resources/templates/list" => ListResourceTemplatesRequest::with_param(page).into(),
+                "server/discover" if page.cursor.is_none() => DiscoverRequest::new(DiscoverRequestParams {}).into(),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    Some(Accepted { id: message.id, meta, request })
+}
+
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
+/// How a header begins whose value had to be encoded.
+const ENCODED: &str = "=?base64?";
+static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+static NAME: HeaderName = HeaderName::from_static("mcp-name");
+const METHODS: [&str; 8] = [
+    "tools/call",
+    "prompts/get",
+    "resources/read",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "server/discover",
+];
+
+/// Every method in one shape, so that a body is read once and from front to back. A field that is not here, or twice in the
+/// body, is an error.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message<'a> {
+    #[serde(borrow)]
+    jsonrpc: Cow<'a, str>,
+    id: RequestId,
+    #[serde(borrow)]
+    method: Cow<'a, str>,
+    params: Params,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Params {
+    #[serde(rename = "_meta")]
+    meta: JsonObject,
+    name: Option<String>,
+    uri: Option<String>,
+    arguments: Option<JsonObject>,
+    input_responses: Option<InputResponses>,
+    request_state: Option<String>,
+    cursor: Option<String>,
+}
+
+/// Whether a request says of itself all that has to be known, and nothing that asks for more than one message.
+fn is_self_contained(meta: &RequestMetaObject) -> bool {
+    let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+    meta.get(version).and_then(Value::as_str) == Some(ProtocolVersion::V_2026_07_28.as_str())
+        && !meta.contains_key("progressToken")
+        && !meta.contains_key("io.modelcontextprotocol/logLevel")
+        && meta.client_capabilities().is_some()
+}
+
+/// Whether arguments of a tool have to be repeated in headers (SEP-2243). A server's tools can change, and are asked for each time.
+fn takes_headers(handler: &impl ServerHandler, tool: &str) -> bool {
+    fn any(properties: Option<&Value>) -> bool {
+        let Some(Value::Object(properties)) = properties else { return false };
+        properties.values().any(|schema| schema.get("x-mcp-header").is_some() || any(schema.get("properties")))
+    }
+    handler.get_tool(tool).is_some_and(|tool| any(tool.input_schema.get("properties")))
+}
+
+/// The value of a header that is there once, as text.
+fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    match headers.contains_key(HOST) {
+        true => sole(headers, &HOST),
+        // As HTTP/2 has it.
+        false => Some(uri.authority()?.as_str()),
+    }
+}
+
+/// Whether a host is on the list as it is written there, with its port or without. An empty list is every host.
+fn is_allowed(host: &str, allowed: &[String]) -> bool {
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_plain && is_port && (allowed.is_empty() || allowed.iter().any(|allowed| allowed == name || allowed == host))
+}
+
+/// A body that was read, to be read again by rmcp: all of it, or up to the limit or the failure that made an end of reading.
+pub(crate) struct Read<B: Body> {
+    read: Bytes,
+    failure: Option<B::Error>,
+    rest: Option<Pin<Box<B>>>,
+}
+
+impl<B: Body> Read<B> {
+    pub(crate) async fn up_to(limit: usize, body: B) -> Self {
+        let mut body = Box::pin(body);
+        let mut read = BytesMut::new();
+        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            let mut data = match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => data,
+                Ok(Err(_trailers)) => continue,
+                Err(failure) => return Self { read: read.freeze(), failure: Some(failure), rest: None },
+            };
+            let fits = data.remaining() <= limit - read.len();
+            if fits && read.is_empty() && body.is_end_stream() {
+                return Self { read: data.copy_to_bytes(data.remaining()), failure: None, rest: None };
+            }
+            read.put(data);
+            if !fits {
+                return Self { read: read.freeze(), failure: None, rest: Some(body) };
+            }
+        }
+        Self { read: read.freeze(), failure: None, rest: None }
+    }
+
+    /// The bytes, if they are all of them.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        (self.failure.is_none() && self.rest.is_none()).then_some(&self.read)
+    }
+}
+
+// What is pinned is in a box of its own.
+impl<B: Body> Unpin for Read<B> {}
+
+impl<B: Body> Body for Read<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if !self.read.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(mem::take(&mut self.read)))));
+        }
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Some(Err(failure)));
+        }
+        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let frame = ready!(rest.as_mut().poll_frame(cx));
+        let in_bytes = |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+        Poll::Ready(frame.map(|frame| frame.map(in_bytes)))
+    }
+}

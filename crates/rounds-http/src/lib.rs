@@ -1,0 +1,190 @@
+//! One HTTP endpoint for the clients of both eras, with a fast lane for the requests that cannot stream.
+//!
+//! ```no_run
+//! use axum::Router;
+//! use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+//! use rounds::Rounds;
+//! use rounds_http::Endpoint;
+//! # struct Weather;
+//! # impl rmcp::ServerHandler for Weather {}
+//!
+//! # async fn main_() -> std::io::Result<()> {
+//! let server = Rounds::new(Weather);
+//! let config = StreamableHttpServerConfig::default().with_json_response(true);
+//! // Where `server.streamable_http(config)` was:
+//! let router = Router::new().route_service("/mcp", Endpoint::new(&server, config));
+//! # axum::serve(tokio::net::TcpListener::bind("127.0.0.1:8000").await?, router).await
+//! # }
+//! ```
+//!
+//! rmcp serves every request with a service loop of its own, two tasks and their channels. A request of 2026-07-28 that is
+//! answered with one message needs none of that: its handler can be called where the request came in. That is the fast lane.
+//! Everything else goes, with its bytes, to the [`StreamableHttpService`] behind it.
+//!
+//! # What takes the fast lane
+//!
+//! `tools/call`, `prompts/get`, `resources/read`, the four lists and `server/discover`, of version 2026-07-28, with no progress
+//! token and no log level in their `_meta`.
+//!
+//! And only if there is no doubt that rmcp would accept them. An `Origin`, a `Host` that is not on the list as it is written
+//! there, a header that is missing, doubled or encoded, a tool whose arguments are repeated in headers, a field that nobody knows,
+//! a body that is too large or no JSON: all that is rmcp's to look at, and what is wrong with it is rmcp's to say. The fast lane
+//! has no errors of its own. What it has accepted goes through rmcp's dispatch, like every other request.
+//!
+//! # What is different
+//!
+//! Status, headers and body are equal: a test sends requests by the thousand both ways, broken in every way there is. On purpose,
+//! three things are not the same.
+//!
+//! - **A panic is answered**, with `-32603`. rmcp leaves the client waiting. (Handlers in [`Rounds`] are caught by it in both
+//!   lanes.)
+//! - **A stray notification goes nowhere**: one that a handler sends while nobody asked for progress or logs, where the protocol has
+//!   no place for it. rmcp would turn the response into a stream for it.
+//! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
+//!   see it. With rmcp that is an error.
+//!
+//! The handler's token is cancelled as with rmcp: when the answer is there, when the client is gone, and when the server stops. A
+//! handler that is told so is never dropped; it goes on in a task of its own, to its end.
+
+mod accept;
+mod dispatch;
+
+use std::{
+    convert::Infallible,
+    fmt::{self, Debug, Display},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use http::Request;
+use http_body::Body;
+use rmcp::{
+    RoleServer, ServerHandler,
+    service::RunningService,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService,
+        session::{SessionManager, local::LocalSessionManager},
+    },
+};
+use rounds::Rounds;
+
+use crate::{
+    accept::Read,
+    dispatch::{BoxResponse, Form, Nobody},
+};
+
+/// A server over HTTP, for axum, hyper and whatever else is built on tower. Clones are the same endpoint.
+///
+/// It responds as rmcp's [`StreamableHttpService`] does in the same configuration, and sooner where it can: see the
+/// [crate](self).
+pub struct Endpoint<H, M = LocalSessionManager> {
+    lanes: Arc<Lanes<H, M>>,
+}
+
+impl<H: ServerHandler> Endpoint<Rounds<H>> {
+    /// The server, as [`Rounds::streamable_http`] would serve it.
+    pub fn new(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
+        let form = if config.json_response { Form::Json } else { Form::EventStream };
+        Self::with(server.clone(), server.streamable_http(config), Some(form))
+    }
+}
+
+impl<H: ServerHandler, M: SessionManager> Endpoint<H, M> {
+    /// Any handler, with the service that serves it as it is. Where requests meet a clone of the handler there, they meet this
+    /// one in the fast lane, and so clones have to share what they know.
+    ///
+    /// Without [`json_response`](StreamableHttpServerConfig::json_response) there is no fast lane, and the service does it all.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use rmcp::transport::streamable_http_server::{
+    /// #     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    /// # };
+    /// # use rounds_http::Endpoint;
+    /// # #[derive(Clone)]
+    /// # struct Weather;
+    /// # impl rmcp::ServerHandler for Weather {}
+    /// let server = Weather;
+    /// let config = StreamableHttpServerConfig::default().with_json_response(true);
+    /// let served = server.clone();
+    /// let service = StreamableHttpService::new(move || Ok(served.clone()), Arc::<LocalSessionManager>::default(), config);
+    /// let endpoint = Endpoint::over(server, service);
+    /// # let _ = endpoint;
+    /// ```
+    pub fn over(handler: H, rmcp: StreamableHttpService<H, M>) -> Self {
+        // In a stream, the events may have to be kept: whether there is a store for them is not for others to see.
+        let form = rmcp.config.json_response.then_some(Form::Json);
+        Self::with(handler, rmcp, form)
+    }
+
+    fn with(handler: H, rmcp: StreamableHttpService<H, M>, form: Option<Form>) -> Self {
+        Self { lanes: Arc::new(Lanes { handler: Arc::new(handler), idle: OnceLock::new(), rmcp, form }) }
+    }
+}
+
+impl<H, M> Clone for Endpoint<H, M> {
+    fn clone(&self) -> Self {
+        Self { lanes: self.lanes.clone() }
+    }
+}
+
+impl<H, M> Debug for Endpoint<H, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("config", &self.lanes.rmcp.config).finish_non_exhaustive()
+    }
+}
+
+impl<H, M, B> tower_service::Service<Request<B>> for Endpoint<H, M>
+where
+    H: ServerHandler,
+    M: SessionManager,
+    B: Body<Data: Send, Error: Display + Send> + Send + 'static,
+{
+    type Response = BoxResponse;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let lanes = self.lanes.clone();
+        Box::pin(async move { Ok(lanes.serve(request).await) })
+    }
+}
+
+struct Lanes<H, M> {
+    handler: Arc<H>,
+    /// Started by the first request, as it takes a runtime.
+    idle: OnceLock<RunningService<RoleServer, Nobody>>,
+    rmcp: StreamableHttpService<H, M>,
+    /// `None` is no fast lane.
+    form: Option<Form>,
+}
+
+impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
+    async fn serve<B>(&self, request: Request<B>) -> BoxResponse
+    where
+        B: Body<Data: Send, Error: Display + Send> + Send + 'static,
+    {
+        let config = &self.rmcp.config;
+        let stop = &config.cancellation_token;
+        let form = self.form.filter(|_| accept::head(&request, config));
+        let Some(form) = form else {
+            // Boxed, here and below, as it is larger than everything else together.
+            return Box::pin(self.rmcp.handle(request)).await;
+        };
+        let (head, body) = request.into_parts();
+        let body = Read::up_to(config.max_request_body_bytes, body).await;
+        let whole = body.whole().filter(|_| !stop.is_cancelled());
+        let accepted = whole.and_then(|body| accept::body(body, &head, &*self.handler));
+        let Some(accepted) = accepted else {
+            return Box::pin(self.rmcp.handle(Request::from_parts(head, body))).await;
+        };
+        let peer = self.idle.get_or_init(dispatch::idle).peer().clone();
+        dispatch::answer(self.handler.clone(), peer, accepted, head, stop, form).await
+    }
+}

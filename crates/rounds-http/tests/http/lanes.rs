@@ -1,0 +1,280 @@
+//! Which lane takes what, and what the fast one does.
+
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::combinators::BoxBody;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomNotification,
+        ProgressNotificationParam, ServerNotification,
+    },
+    service::RequestContext,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
+};
+use rounds_http::Endpoint;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use crate::{
+    desk::Desk,
+    send::{Pieces, Sent},
+};
+
+pub(crate) type Rmcp<H> = StreamableHttpService<H, LocalSessionManager>;
+
+pub(crate) fn rmcp<H: ServerHandler + Clone>(handler: &H, config: StreamableHttpServerConfig) -> Rmcp<H> {
+    let handler = handler.clone();
+    StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config)
+}
+
+pub(crate) fn endpoint<H: ServerHandler + Clone>(handler: &H, config: StreamableHttpServerConfig) -> Endpoint<H> {
+    Endpoint::over(handler.clone(), rmcp(handler, config))
+}
+
+fn json() -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default().with_json_response(true)
+}
+
+#[tokio::test]
+async fn the_eight_methods_take_the_fast_lane() {
+    let desk = Desk::default();
+    let mut endpoint = endpoint(&desk, json());
+    for (method, params) in [
+        ("tools/call", json!({ "name": "echo", "arguments": { "value": "a" } })),
+        ("prompts/get", json!({ "name": "echo" })),
+        ("resources/read", json!({ "uri": "echo" })),
+        ("tools/list", json!({})),
+        ("prompts/list", json!({ "cursor": "2" })),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("server/discover", json!({})),
+    ] {
+        let before = desk.fast();
+        let answer = Sent::new(method, params).to(&mut endpoint).await;
+        assert_eq!(answer.status, 200, "{method}: {answer:?}");
+        assert!(answer.message()["result"].is_object(), "{method}: {answer:?}");
+        assert_eq!(desk.fast(), before + 1, "{method}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_need_a_stream_and_what_only_rmcp_can_judge_is_left_to_rmcp() {
+    let desk = Desk::default();
+    let mut endpoint = endpoint(&desk, json());
+    let echo = || Sent::new("tools/call", json!({ "name": "echo" }));
+    for sent in [
+        echo().putting("/params/_meta/progressToken", json!(1)),
+        echo().putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("info")),
+        echo().with("origin", "http://localhost"),
+        echo().putting("/params/extra", json!(1)),
+        Sent::new("tools/call", json!({ "name": "region" })),
+    ] {
+        let answer = sent.to(&mut endpoint).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(desk.fast(), 0, "{sent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_comes_in_a_stream() {
+    let tool = Tool::new(|context| async move {
+        let token = context.meta.get_progress_token().unwrap();
+        context.peer.notify_progress(ProgressNotificationParam::new(token, 1.0)).await.unwrap();
+        done()
+    });
+    let answer = called().putting("/params/_meta/progressToken", json!("p")).to(&mut endpoint(&tool, json())).await;
+    assert!(answer.body.contains("notifications/progress"), "{answer:?}");
+    assert!(answer.body.contains("done"), "{answer:?}");
+}
+
+/// Different on purpose: rmcp makes a stream of the response for it.
+#[tokio::test(start_paused = true)]
+async fn a_stray_notification_goes_nowhere() {
+    let tool = Tool::new(|context| async move {
+        // More than any channel on the way could hold.
+        for _ in 0..5000 {
+            let stray = CustomNotification::new("stray", None);
+            context.peer.send_notification(ServerNotification::CustomNotification(stray)).await.unwrap();
+        }
+        done()
+    });
+    let ours = called().to(&mut endpoint(&tool, json())).await;
+    assert_eq!(ours.message()["result"]["content"][0]["text"], "done");
+    let theirs = called().to(&mut rmcp(&tool, json())).await;
+    assert!(theirs.body.contains("stray"), "{theirs:?}");
+}
+
+/// Different on purpose: with rmcp nobody ever hears of it.
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_answered() {
+    let tool = Tool::new(|_| async { panic!("at the desk") });
+    let mut ours = endpoint(&tool, json());
+    for _ in 0..2 {
+        let answer = called().to(&mut ours).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.message()["error"], json!({ "code": -32603, "message": "the handler panicked" }));
+    }
+    let mut theirs = rmcp(&tool, json());
+    let waited = tokio::time::timeout(Duration::from_secs(3600), called().to(&mut theirs)).await;
+    assert!(waited.is_err(), "{waited:?}");
+}
+
+/// Different on purpose: with rmcp a peer ends with its request.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_was_kept_stays_open() {
+    let kept = Arc::new(Mutex::new(None));
+    let tool = Tool::new({
+        let kept = kept.clone();
+        move |context| {
+            *kept.lock().unwrap() = Some(context);
+            async { done() }
+        }
+    });
+    let mut endpoint = endpoint(&tool, json());
+    called().to(&mut endpoint).await;
+    let ours: RequestContext<RoleServer> = kept.lock().unwrap().take().unwrap();
+    ours.peer.notify_tool_list_changed().await.unwrap();
+    called().to(&mut rmcp(&tool, json())).await;
+    let theirs = kept.lock().unwrap().take().unwrap();
+    theirs.peer.notify_tool_list_changed().await.unwrap_err();
+    // The token is another matter: it is the same in both lanes.
+    assert!(ours.ct.is_cancelled() && theirs.ct.is_cancelled());
+}
+
+#[tokio::test]
+async fn a_handler_whose_client_is_gone_is_told_and_comes_to_its_end() {
+    let (told, finished) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let tool = Tool::new({
+        let (told, finished) = (told.clone(), finished.clone());
+        move |context| {
+            let (told, finished) = (told.clone(), finished.clone());
+            async move {
+                // An effect that is under way, and goes on for a few turns after nobody waits any more.
+                context.ct.cancelled().await;
+                tokio::task::yield_now().await;
+                told.store(true, Ordering::SeqCst);
+                finished.notify_one();
+                done()
+            }
+        }
+    });
+    let mut waiting = begun(&mut endpoint(&tool, json()));
+    assert!(poll(&mut waiting).is_none());
+    assert!(!told.load(Ordering::SeqCst));
+    drop(waiting);
+    finished.notified().await;
+    assert!(told.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_answers_as_rmcp_does() {
+    let told = CancellationToken::new();
+    let tool = Tool::new({
+        let told = told.clone();
+        move |context| {
+            let told = told.clone();
+            async move {
+                context.ct.cancelled().await;
+                told.cancel();
+                pending().await
+            }
+        }
+    });
+    let stop = CancellationToken::new();
+    let config = json().with_cancellation_token(stop.clone());
+    let (mut ours, mut theirs) = (endpoint(&tool, config.clone()), rmcp(&tool, config));
+    let called = called();
+    let (one, other, ()) = tokio::join!(called.to(&mut ours), called.to(&mut theirs), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+    });
+    assert_eq!(one.status, 500);
+    assert_eq!(one, other);
+    told.cancelled().await;
+    // And from then on.
+    assert_eq!(called.to(&mut ours).await, one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_session_is_kept() {
+    let mut endpoint = endpoint(&Desk::default(), json());
+    let legacy = |method, params| {
+        let mut sent = Sent::new(method, params);
+        for header in ["mcp-protocol-version", "mcp-method", "mcp-name"] {
+            sent.headers.remove(header);
+        }
+        sent
+    };
+    let client =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "a", "version": "1" } });
+    let initialize = legacy("initialize", client);
+    let initialized = endpoint.call(initialize.request()).await.unwrap();
+    let session = initialized.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let in_session = |sent: Sent| sent.with("mcp-session-id", &session).putting("/params/_meta", json!({}));
+    let noted = legacy("notifications/initialized", json!({})).putting("/id", json!(null));
+    let mut noted = in_session(noted);
+    noted.frames = vec![crate::send::Piece::Data(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into())];
+    assert_eq!(noted.to(&mut endpoint).await.status, 202);
+    let answer = in_session(legacy("tools/call", json!({ "name": "echo" }))).to(&mut endpoint).await;
+    assert!(answer.body.contains("2025-11-25"), "{answer:?}");
+}
+
+/// A server with one tool.
+#[derive(Clone)]
+struct Tool(Arc<Called>);
+
+type Called = dyn Fn(RequestContext<RoleServer>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync;
+type Outcome = Result<CallToolResponse, ErrorData>;
+
+impl Tool {
+    fn new<F>(called: impl Fn(RequestContext<RoleServer>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        Self(Arc::new(move |context| Box::pin(called(context))))
+    }
+}
+
+impl ServerHandler for Tool {
+    async fn call_tool(&self, _: CallToolRequestParams, context: RequestContext<RoleServer>) -> Outcome {
+        self.0(context).await
+    }
+}
+
+fn done() -> Outcome {
+    Ok(CallToolResult::success(vec![ContentBlock::text("done")]).into())
+}
+
+fn called() -> Sent {
+    Sent::new("tools/call", json!({ "name": "it" }))
+}
+
+type Waiting = <Endpoint<Tool> as Service<http::Request<Pieces>>>::Future;
+
+fn begun(endpoint: &mut Endpoint<Tool>) -> Waiting {
+    endpoint.call(called().request())
+}
+
+fn poll(waiting: &mut Waiting) -> Option<Result<Response<BoxBody<Bytes, Infallible>>, Infallible>> {
+    match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        std::task::Poll::Ready(answer) => Some(answer),
+        std::task::Poll::Pending => None,
+    }
+}

@@ -1,0 +1,8 @@
+//! The endpoint against rmcp's own service: what is equal, and what is not.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod desk;
+mod differential;
+mod lanes;
+mod send;
