@@ -79,7 +79,8 @@ async fn caught<T>(leg: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Calls a handler. What a future captures it has room for until it ends, so that what a handler is given comes in a box.
+/// Calls a handler.
+#[expect(clippy::boxed_local, reason = "what a future captures it has room for until it ends: here for a pointer")]
 fn call<X: Exchange, H: ServerHandler>(
     handler: &H,
     given: Box<(X, RequestContext<RoleServer>)>,

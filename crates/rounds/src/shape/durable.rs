@@ -466,7 +466,7 @@ impl<T: Send + 'static> Asking<T> {
                 return Err(FlowError::Invalid { question: message.clone(), problem });
             }
             misfits += 1;
-            words = problem.noted(&message);
+            words = problem.noted(message);
         }
     }
 }
