@@ -32,10 +32,6 @@ impl Load {
         let last = self.flows.len().saturating_sub(1);
         self.flows.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
     }
-
-    pub(crate) fn flows_per_second(&self) -> f64 {
-        self.flows.len() as f64 / self.took.as_secs_f64()
-    }
 }
 
 /// Connections to one server, kept from one turn to the next.
@@ -201,6 +197,5 @@ mod tests {
         assert_eq!(load.quantile(0.5), Duration::from_micros(100));
         assert_eq!(load.quantile(0.99), Duration::from_micros(100));
         assert_eq!(load.quantile(1.0), Duration::from_micros(900));
-        assert_eq!(load.flows_per_second(), 10_000.0);
     }
 }

@@ -164,7 +164,6 @@ impl<T> Posed<T> {
             Some(Err(Misread::Unfit(problem))) => Some(problem),
             None => None,
         };
-        let request = question.request(view, question.message.clone())?;
         let kind = question.kind();
         let request = question.request(view, question.message.clone())?;
         let permitted = if pushes { view.peer.permits(kind, &request) } else { view.permits(kind, &request) };
