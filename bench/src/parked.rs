@@ -40,7 +40,7 @@ const TASK: &str = "ROUNDS_BENCH_PARKED";
 const HANDLERS: [(&str, &str); 3] = [
     ("ask", "the weather"),
     ("keeping", "the same, keeping its `RequestContext`"),
-    ("weather_h", "`weather_h` of the gallery, which has 20 other tools"),
+    ("weather_h", "`weather_h`, in the gallery with all its tools"),
 ];
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
