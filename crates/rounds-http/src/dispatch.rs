@@ -21,8 +21,8 @@ use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        ClientCapabilities, ErrorCode, Extensions, Implementation, InitializeRequestParams, ProtocolVersion, RequestId,
-        ServerJsonRpcMessage, ServerResult,
+        ClientCapabilities, ErrorCode, Implementation, InitializeRequestParams, ProtocolVersion, RequestId,
+        RequestMetaObject, ServerJsonRpcMessage, ServerResult,
     },
     service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
     transport::Transport,
@@ -56,8 +56,9 @@ pub(crate) async fn answer<H: ServerHandler>(
     tracing::debug!(%id, method = request.method(), "received request");
     let mut context = RequestContext::new(id.clone(), peer);
     context.meta = meta;
-    context.extensions = Extensions::new();
     context.extensions.insert(head);
+    // What rmcp leaves behind when it takes the metadata out.
+    context.extensions.insert(RequestMetaObject::default());
     let running = Running {
         cancelled: context.ct.clone(),
         // It can outlive the connection, and so it owns what it needs.

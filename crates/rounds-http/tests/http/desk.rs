@@ -60,6 +60,7 @@ impl Desk {
             "id": format!("{:?}", context.id),
             "meta": context.meta,
             "head": head,
+            "left": context.extensions.get::<RequestMetaObject>(),
             "version": context.protocol_version(),
             "client": context.client_info(),
             "capabilities": context.client_capabilities(),

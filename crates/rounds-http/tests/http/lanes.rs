@@ -1,7 +1,6 @@
 //! Which lane takes what, and what the fast one does.
 
 use std::{
-    convert::Infallible,
     future::{Future, pending},
     pin::Pin,
     sync::{
@@ -12,9 +11,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::Response;
-use http_body_util::combinators::BoxBody;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -32,10 +28,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::{
-    desk::Desk,
-    send::{Pieces, Sent},
-};
+use crate::{desk::Desk, send::Sent};
 
 pub(crate) type Rmcp<H> = StreamableHttpService<H, LocalSessionManager>;
 
@@ -175,8 +168,8 @@ async fn a_handler_whose_client_is_gone_is_told_and_comes_to_its_end() {
             }
         }
     });
-    let mut waiting = begun(&mut endpoint(&tool, json()));
-    assert!(poll(&mut waiting).is_none());
+    let mut waiting = endpoint(&tool, json()).call(called().request());
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(!told.load(Ordering::SeqCst));
     drop(waiting);
     finished.notified().await;
@@ -215,24 +208,18 @@ async fn a_server_that_stops_answers_as_rmcp_does() {
 #[tokio::test(start_paused = true)]
 async fn a_legacy_session_is_kept() {
     let mut endpoint = endpoint(&Desk::default(), json());
-    let legacy = |method, params| {
-        let mut sent = Sent::new(method, params);
-        for header in ["mcp-protocol-version", "mcp-method", "mcp-name"] {
-            sent.headers.remove(header);
-        }
-        sent
-    };
-    let client =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "a", "version": "1" } });
-    let initialize = legacy("initialize", client);
-    let initialized = endpoint.call(initialize.request()).await.unwrap();
+    let client = json!({ "name": "a", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let initialized = endpoint.call(Sent::legacy(&initialize).request()).await.unwrap();
     let session = initialized.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-    let in_session = |sent: Sent| sent.with("mcp-session-id", &session).putting("/params/_meta", json!({}));
-    let noted = legacy("notifications/initialized", json!({})).putting("/id", json!(null));
-    let mut noted = in_session(noted);
-    noted.frames = vec![crate::send::Piece::Data(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into())];
+    let in_session = |message| Sent::legacy(&message).with("mcp-session-id", &session);
+
+    let noted = in_session(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     assert_eq!(noted.to(&mut endpoint).await.status, 202);
-    let answer = in_session(legacy("tools/call", json!({ "name": "echo" }))).to(&mut endpoint).await;
+    let params = json!({ "name": "echo" });
+    let call = in_session(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }));
+    let answer = call.to(&mut endpoint).await;
     assert!(answer.body.contains("2025-11-25"), "{answer:?}");
 }
 
@@ -264,17 +251,4 @@ fn done() -> Outcome {
 
 fn called() -> Sent {
     Sent::new("tools/call", json!({ "name": "it" }))
-}
-
-type Waiting = <Endpoint<Tool> as Service<http::Request<Pieces>>>::Future;
-
-fn begun(endpoint: &mut Endpoint<Tool>) -> Waiting {
-    endpoint.call(called().request())
-}
-
-fn poll(waiting: &mut Waiting) -> Option<Result<Response<BoxBody<Bytes, Infallible>>, Infallible>> {
-    match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        std::task::Poll::Ready(answer) => Some(answer),
-        std::task::Poll::Pending => None,
-    }
 }

@@ -4,5 +4,6 @@
 
 mod desk;
 mod differential;
+mod flows;
 mod lanes;
 mod send;

@@ -45,22 +45,20 @@ impl Sent {
         params["_meta"] = serde_json::to_value(meta()).unwrap();
         let name = params.get("name").or_else(|| params.get("uri")).and_then(Value::as_str).map(str::to_owned);
         let message = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let sent = Self {
-            method: Method::POST,
-            uri: "/mcp",
-            headers: HeaderMap::new(),
-            frames: vec![Piece::Data(message.to_string().into())],
-        };
-        let sent = sent
-            .with("host", "localhost:8000")
-            .with("content-type", "application/json")
-            .with("accept", "application/json, text/event-stream")
-            .with("mcp-protocol-version", "2026-07-28")
-            .with("mcp-method", method);
+        let sent = Self::legacy(&message).with("mcp-protocol-version", "2026-07-28").with("mcp-method", method);
         match name {
             Some(name) => sent.with("mcp-name", &name),
             None => sent,
         }
+    }
+
+    /// A message with the headers that there were before 2026-07-28.
+    pub(crate) fn legacy(message: &Value) -> Self {
+        let frames = vec![Piece::Data(message.to_string().into())];
+        let sent = Self { method: Method::POST, uri: "/mcp", headers: HeaderMap::new(), frames };
+        sent.with("host", "localhost:8000")
+            .with("content-type", "application/json")
+            .with("accept", "application/json, text/event-stream")
     }
 
     /// With one more header.
