@@ -5,7 +5,6 @@
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -64,19 +63,19 @@ pub(crate) async fn play<X: Exchange, H: ServerHandler>(
 ) -> Result<X::Response, ErrorData> {
     let span = Tracing::span(X::METHOD, request.target(), &context);
     let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
-    // A leg is large, and rmcp moves the future of a request around, with room for the largest of all of them.
-    Box::pin(caught(leg.instrument(span))).await.unwrap_or_else(|| Err(Stop::panicked().error))
+    caught(leg.instrument(span)).await.unwrap_or_else(|| Err(Stop::panicked().error))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
 /// left without an answer. None when it did.
-async fn caught<T>(leg: impl Future<Output = T>) -> Option<T> {
-    let mut leg = pin!(leg);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))) {
+///
+/// In a box: a leg is large, and rmcp moves the future of a request around, with room for the largest of all of them.
+fn caught<T>(leg: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    let mut leg = Box::pin(leg);
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))) {
         Ok(polled) => polled.map(Some),
         Err(_) => Poll::Ready(None),
     })
-    .await
 }
 
 /// Calls a handler.
