@@ -42,6 +42,9 @@ const SHAPES: [(&str, &str); 8] = [
 const FLOOR: usize = 0;
 const RMCP: usize = 1;
 
+/// A server, and the connections to it, which are kept from one turn to the next.
+type Served = (Server, Connections);
+
 /// One line of the comparison.
 struct Row {
     name: String,
@@ -108,8 +111,8 @@ impl Row {
     }
 }
 
-/// The servers, each with its connections, and the rows: what is called there.
-fn start(options: Options) -> Result<(Vec<(Server, Connections)>, Vec<Row>), Box<dyn Error>> {
+/// The servers, and the rows: what is called there.
+fn start(options: Options) -> Result<(Vec<Served>, Vec<Row>), Box<dyn Error>> {
     let mut servers = Vec::new();
     let mut start = |command: Command| -> Result<usize, Box<dyn Error>> {
         let server = Server::start(command)?;

@@ -228,11 +228,14 @@ pub struct Asking<T> {
 /// Makes the request of a message, a key, and a name that no other question has.
 pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
+/// Makes the form of a key.
+pub(super) type MakeForm = fn(&str) -> Result<Form, Unaskable>;
+
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
     pub(super) kind: Kind,
     /// The form under a key, of a question that is one.
-    pub(super) form: Option<fn(&str) -> Result<Form, Unaskable>>,
+    pub(super) form: Option<MakeForm>,
     pub(super) default_key: fn() -> String,
     pub(super) request: MakeRequest,
     pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
