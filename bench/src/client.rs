@@ -55,7 +55,9 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     let mut progress = Progress::new("client", 1);
     progress.step(&format!("{TURNS} calls by each, in turns"));
     let (ours, theirs) = tokio::io::duplex(1 << 16);
-    tokio::spawn(serve_server(Rounds::new(Weather::new()), theirs));
+    tokio::spawn(async {
+        serve_server(Rounds::new(Weather::new()), theirs).await?.waiting().await.map_err(Failure::from)
+    });
     let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
     let client = Person.serve_with_lifecycle(ours, lifecycle).await?;
     let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));

@@ -13,6 +13,7 @@ use counts::Weather;
 use rmcp::ServerHandler;
 use rounds::{
     Limits, Rounds,
+    ledger::MemoryLedger,
     test::{Asked, Client},
 };
 use serde_json::{Value, json};
@@ -190,7 +191,10 @@ async fn connect<H: ServerHandler>(handler: H, frames: usize) -> Result<Client, 
     // None of them may expire while the others are begun.
     let hours = Duration::from_secs(3600);
     let limits = Limits::default().with_frames(frames + 1, frames + 1);
-    let server = Rounds::builder(handler).limits(limits).round_lifetime(hours).flow_deadline(hours).build()?;
+    // Room for those that wait, and for those that are over and remembered.
+    let ledger = MemoryLedger::with_limits(frames + WARM_UP + TURNS + 1, MemoryLedger::REPLY_BYTES);
+    let builder = Rounds::builder(handler).limits(limits).ledger(ledger);
+    let server = builder.round_lifetime(hours).flow_deadline(hours).build()?;
     Ok(Client::modern(server).await)
 }
 

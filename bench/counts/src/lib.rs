@@ -72,8 +72,10 @@ impl Weather {
         ask: Ask,
         context: RequestContext<RoleServer>,
     ) -> Result<String, FlowError> {
+        // All of it: of what is only named below, the macro's future would keep the field.
+        let kept = context;
         let units: Units = ask.form("Which units?").key("units").await?;
-        Ok(format!("{} ({})", report(&place, &units), context.id))
+        Ok(format!("{} ({})", report(&place, &units), kept.id))
     }
 }
 
