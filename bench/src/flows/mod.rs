@@ -149,8 +149,7 @@ fn report(rows: &[Row]) -> Section {
     let (floor, rmcp) = (&rows[FLOOR], &rows[RMCP]);
     for (place, count) in CONNECTIONS.into_iter().enumerate() {
         let mut bars = Bars::new(format!("{count} at once"), "server CPU for each flow, as multiples of bare axum")
-            .mark(1.75, "goal")
-            .mark(rmcp.against(floor, place, |turn| turn.cpu) / 2.0, "half of rmcp");
+            .mark(1.75, "goal of Endpoint");
         for row in rows {
             let cpu = row.against(floor, place, |turn| turn.cpu);
             let against = |of| figure(row.against(rmcp, place, of));
