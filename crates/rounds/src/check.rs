@@ -73,10 +73,16 @@ pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, 
 #[cfg(feature = "server")]
 pub(crate) fn check_single(name: &str, field: &Value, content: &Value) -> Result<Value, Problem> {
     match object(content)?.get(name) {
-        None | Some(Value::Null) if field.get("default").is_some() => Ok(Value::Null),
+        None | Some(Value::Null) if is_optional(field) => Ok(Value::Null),
         None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
         Some(value) => check_field(field, value).map_err(|why| Problem::of(name, why)),
     }
+}
+
+/// Whether a form with this one field may come back without it.
+#[cfg(feature = "server")]
+pub(crate) fn is_optional(field: &Value) -> bool {
+    field.get("default").is_some()
 }
 
 fn object(content: &Value) -> Result<&JsonObject, Problem> {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Problem, check, check_single},
+    check::{Problem, check, check_single, is_optional},
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -153,10 +153,6 @@ impl Shape {
         let digest = Digest::of_shape(&Value::Object(schema.clone()));
         Ok(Self { fields: Fields::Of(schema, carried), digest })
     }
-}
-
-fn is_optional(field: &Value) -> bool {
-    field.get("default").is_some()
 }
 
 fn single_field(key: &str, field: &Value) -> JsonObject {
