@@ -1,5 +1,10 @@
 //! Lists that change when a tool is told to change them, and those who listen for it.
 
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
 use rmcp::{service::SubscriptionContext, tool, tool_router};
 use tokio::sync::broadcast;
 
@@ -13,18 +18,29 @@ enum Change {
 
 /// Tells every listener of every change.
 #[derive(Debug)]
-pub(crate) struct Changes(broadcast::Sender<Change>);
+pub(crate) struct Changes {
+    changes: broadcast::Sender<Change>,
+    /// Those who were accepted and are not told yet. rmcp acknowledges a subscription before it runs it, and what changes in
+    /// between is not to be missed.
+    accepted: Mutex<VecDeque<broadcast::Receiver<Change>>>,
+}
 
 impl Default for Changes {
     fn default() -> Self {
-        Self(broadcast::Sender::new(16))
+        Self { changes: broadcast::Sender::new(16), accepted: Mutex::default() }
     }
 }
 
 impl Changes {
+    /// Listens for one who is about to be accepted. All of them hear the same.
+    pub(crate) fn accept(&self) {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.changes.subscribe());
+    }
+
     /// Tells one listener, until it has gone.
     pub(crate) async fn tell(&self, listener: &SubscriptionContext) {
-        let mut changes = self.0.subscribe();
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let mut changes = accepted.unwrap_or_else(|| self.changes.subscribe());
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,
@@ -48,7 +64,7 @@ impl Changes {
 
     fn announce(&self, change: Change) {
         // Without listeners there is nobody to tell.
-        let _ = self.0.send(change);
+        let _ = self.changes.send(change);
     }
 }
 

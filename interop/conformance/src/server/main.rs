@@ -146,6 +146,7 @@ impl ServerHandler for Conformance {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.changes.accept();
         Some(requested.clone())
     }
 
