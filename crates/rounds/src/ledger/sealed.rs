@@ -17,9 +17,9 @@ impl Core {
     /// Claims. What cannot be opened is as good as gone: it is never taken for something that has not happened.
     pub(crate) async fn claim(&self, id: ClaimId, bid: Bid) -> Result<Claimed, LedgerError> {
         Ok(match self.ledger.claim(id, bid).await? {
-            Claimed::Done(Some(kept)) => Claimed::Done(self.opened(Place::Outcome(id, bid.answers), &kept)),
+            Claimed::Done(Some(kept)) => Claimed::Done(self.opened(Place::Outcome(id, bid.answers), kept)),
             Claimed::Fresh { fence, spilled: Some(kept) } => {
-                Claimed::Fresh { fence, spilled: self.opened(Place::Spill(id), &kept) }
+                Claimed::Fresh { fence, spilled: self.opened(Place::Spill(id), kept) }
             }
             claimed => claimed,
         })
@@ -43,7 +43,7 @@ impl Core {
         place.seal(&self.record_keys(), self.new_nonce(), plaintext)
     }
 
-    fn opened(&self, place: Place, sealed: &[u8]) -> Option<Vec<u8>> {
+    fn opened(&self, place: Place, sealed: Vec<u8>) -> Option<Vec<u8>> {
         let opened = place.open(&self.record_keys(), sealed);
         opened
             .inspect_err(|error| tracing::warn!(target: "rounds", %error, "a record of the ledger does not open"))

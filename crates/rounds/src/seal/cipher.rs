@@ -2,46 +2,43 @@
 //!
 //! The token and the records of a ledger are both made of these, each with keys and a context of its own.
 
-use chacha20poly1305::{
-    Tag, XNonce,
-    aead::{Aead, AeadInOut, Payload},
-};
+use chacha20::{R20, hchacha};
+use ring::aead::{self, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
+use zeroize::Zeroizing;
 
-use super::ring::{DerivedRing, KeyId};
+use super::ring::{DerivedKey, DerivedRing, KeyId};
 
 /// Random for everything that is sealed. 24 bytes are enough to draw without ever looking back.
 pub(crate) type Nonce = [u8; 24];
 
 pub(super) const KEY_ID_BYTES: usize = size_of::<KeyId>();
-const NONCE_BYTES: usize = size_of::<Nonce>();
-const HEAD_BYTES: usize = KEY_ID_BYTES + NONCE_BYTES;
+const HEAD_BYTES: usize = KEY_ID_BYTES + size_of::<Nonce>();
 
 /// Encrypts and authenticates. What is sealed in one context opens in no other.
 pub(super) fn seal(ring: &DerivedRing, nonce: Nonce, context: &[u8], plaintext: &[u8]) -> Vec<u8> {
     let key = ring.sealing();
-    let mut sealed = Vec::with_capacity(HEAD_BYTES + plaintext.len() + size_of::<Tag>());
+    let mut sealed = Vec::with_capacity(HEAD_BYTES + plaintext.len() + CHACHA20_POLY1305.tag_len());
     sealed.extend_from_slice(&key.id);
     sealed.extend_from_slice(&nonce);
     sealed.extend_from_slice(plaintext);
-    let tag = key
-        .cipher
-        .encrypt_inout_detached(
-            &XNonce::from(nonce),
-            &associated(context, key.id),
-            sealed[HEAD_BYTES..].as_mut().into(),
-        )
+    let (cipher, nonce) = of_message(key, &nonce);
+    let tag = cipher
+        .seal_in_place_separate_tag(nonce, associated(context, key.id), &mut sealed[HEAD_BYTES..])
         .expect("what is sealed here is far shorter than what the cipher can take");
-    sealed.extend_from_slice(&tag);
+    sealed.extend_from_slice(tag.as_ref());
     sealed
 }
 
-/// Verifies and decrypts, or says why not.
-pub(super) fn open(ring: &DerivedRing, context: &[u8], sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
+/// Verifies and decrypts, in place, or says why not.
+pub(super) fn open(ring: &DerivedRing, context: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
     let (id, rest) = sealed.split_first_chunk::<KEY_ID_BYTES>().ok_or(Unopened::Short)?;
-    let (nonce, ciphertext) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(Unopened::Short)?;
+    let (nonce, _) = rest.split_first_chunk().ok_or(Unopened::Short)?;
     let key = ring.find(*id).ok_or(Unopened::UnknownKey(*id))?;
-    let payload = Payload { msg: ciphertext, aad: &associated(context, *id) };
-    key.cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| Unopened::Tampered)
+    let (cipher, nonce) = of_message(key, nonce);
+    let opened = cipher.open_within(nonce, associated(context, key.id), &mut sealed, HEAD_BYTES..);
+    let length = opened.map_err(|_| Unopened::Tampered)?.len();
+    sealed.truncate(length);
+    Ok(sealed)
 }
 
 /// Why sealed bytes do not open.
@@ -55,7 +52,18 @@ pub(crate) enum Unopened {
     Tampered,
 }
 
+/// XChaCha20-Poly1305: the first 16 bytes of a nonce go into a key for the one message, the others into the nonce of
+/// ChaCha20-Poly1305 under that key.
+fn of_message(key: &DerivedKey, nonce: &Nonce) -> (LessSafeKey, aead::Nonce) {
+    let (salt, rest) = nonce.split_first_chunk::<16>().expect("a nonce has 24 bytes");
+    let subkey: Zeroizing<[u8; 32]> = Zeroizing::new(hchacha::<R20>((&*key.secret).into(), salt.into()).into());
+    let cipher = UnboundKey::new(&CHACHA20_POLY1305, &subkey[..]).expect("the cipher takes keys of 32 bytes");
+    let mut nonce = [0; aead::NONCE_LEN];
+    nonce[4..].copy_from_slice(rest);
+    (LessSafeKey::new(cipher), aead::Nonce::assume_unique_for_key(nonce))
+}
+
 /// What is authenticated beside the ciphertext: the context and the key id. The nonce is bound by the cipher itself.
-fn associated(context: &[u8], id: KeyId) -> Vec<u8> {
-    [context, &id].concat()
+fn associated(context: &[u8], id: KeyId) -> Aad<Vec<u8>> {
+    Aad::from([context, &id].concat())
 }

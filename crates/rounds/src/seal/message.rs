@@ -10,7 +10,7 @@ pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, to: &str, plaintext: &[u8])
 }
 
 pub(crate) fn open(ring: &DerivedRing, here: &str, sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
-    cipher::open(ring, &context(here), sealed)
+    cipher::open(ring, &context(here), sealed.to_vec())
 }
 
 fn context(to: &str) -> Vec<u8> {

@@ -24,7 +24,7 @@ impl Place {
         cipher::seal(ring, nonce, &self.context(), plaintext)
     }
 
-    pub(crate) fn open(self, ring: &DerivedRing, sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
+    pub(crate) fn open(self, ring: &DerivedRing, sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
         cipher::open(ring, &self.context(), sealed)
     }
 
@@ -84,7 +84,7 @@ mod tests {
         for (i, here) in places.iter().enumerate() {
             let sealed = here.seal(&ring, [9; 24], b"the reply");
             for (j, there) in places.iter().enumerate() {
-                let opened = there.open(&ring, &sealed);
+                let opened = there.open(&ring, sealed.clone());
                 let expected = if i == j { Ok(b"the reply".to_vec()) } else { Err(Unopened::Tampered) };
                 assert_eq!(opened, expected, "{here:?} at {there:?}");
             }
@@ -99,10 +99,10 @@ mod tests {
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(place.open(&ring, &flipped).is_err(), "bit {bit}");
+            assert!(place.open(&ring, flipped).is_err(), "bit {bit}");
         }
         for length in 0..sealed.len() {
-            assert!(place.open(&ring, &sealed[..length]).is_err(), "{length}");
+            assert!(place.open(&ring, sealed[..length].to_vec()).is_err(), "{length}");
         }
     }
 
@@ -110,8 +110,8 @@ mod tests {
     fn an_older_key_of_the_ring_still_opens_and_a_retired_one_does_not() {
         let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
         let old = place.seal(&ring(&[1]), [9; 24], b"the state");
-        assert_eq!(place.open(&ring(&[2, 1]), &old).unwrap(), b"the state");
-        assert!(matches!(place.open(&ring(&[2]), &old), Err(Unopened::UnknownKey(_))));
+        assert_eq!(place.open(&ring(&[2, 1]), old.clone()).unwrap(), b"the state");
+        assert!(matches!(place.open(&ring(&[2]), old), Err(Unopened::UnknownKey(_))));
     }
 
     /// A change here is a change of the format: what a ledger holds during the deploy will not open.
@@ -129,6 +129,6 @@ mod tests {
         let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
         let keys = KeyRing::from_bytes([[1; 32]]).unwrap();
         let sealed = place.seal(&keys.derive(Purpose::Record, "test"), [9; 24], b"the state");
-        assert!(matches!(place.open(&keys.derive(Purpose::State, "test"), &sealed), Err(Unopened::UnknownKey(_))));
+        assert!(matches!(place.open(&keys.derive(Purpose::State, "test"), sealed), Err(Unopened::UnknownKey(_))));
     }
 }

@@ -7,10 +7,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use hkdf::Hkdf;
 use sha2::Sha256;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The shortest key a ring takes, in bytes.
 pub(crate) const MIN_KEY_BYTES: usize = 32;
@@ -226,20 +225,17 @@ impl DerivedRing {
 
 pub(crate) struct DerivedKey {
     pub(crate) id: KeyId,
-    pub(crate) cipher: XChaCha20Poly1305,
+    pub(crate) secret: Zeroizing<[u8; 32]>,
 }
 
 impl DerivedKey {
     fn new(key: &[u8], purpose: Purpose, audience: &str) -> Self {
-        let mut derived = Zeroizing::new([0; 32]);
+        let mut secret = Zeroizing::new([0; 32]);
         // A label ends with a zero byte, so that no label and audience run into another.
-        expand(key, &[purpose.label(), audience.as_bytes()], &mut derived[..]);
+        expand(key, &[purpose.label(), audience.as_bytes()], &mut secret[..]);
         let mut id = KeyId::default();
-        expand(&derived[..], &[b"rounds/key-id/1"], &mut id);
-        let mut cipher_key = chacha20poly1305::Key::from(*derived);
-        let cipher = XChaCha20Poly1305::new(&cipher_key);
-        cipher_key.zeroize();
-        Self { id, cipher }
+        expand(&secret[..], &[b"rounds/key-id/1"], &mut id);
+        Self { id, secret }
     }
 }
 
