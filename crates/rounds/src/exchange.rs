@@ -58,11 +58,8 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     /// Marks a result that depends on answers as one that nobody may keep.
     fn forbid_caching(&mut self) {}
 
-    /// The response as a ledger keeps it: the result as it is on the wire.
-    fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        let result: ServerResult = self.clone().into();
-        serde_json::to_vec(&result)
-    }
+    /// Writes the response as a ledger keeps it: the result as it is on the wire.
+    fn write_json(&self, json: &mut Vec<u8>) -> serde_json::Result<()>;
 
     fn from_json(json: &[u8]) -> serde_json::Result<Self> {
         let result: Value = serde_json::from_slice(json)?;
@@ -141,6 +138,14 @@ macro_rules! outcomes {
             match self {
                 Self::InputRequired(asks) => Some(asks),
                 _ => None,
+            }
+        }
+
+        fn write_json(&self, json: &mut Vec<u8>) -> serde_json::Result<()> {
+            match self {
+                Self::Complete(result) => serde_json::to_writer(json, result),
+                Self::InputRequired(asks) => serde_json::to_writer(json, asks),
+                other => serde_json::to_writer(json, &ServerResult::from(other.clone())),
             }
         }
     };

@@ -5,6 +5,7 @@
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -54,27 +55,31 @@ use crate::{
 /// Where a question says how long it is good for.
 const EXPIRES_IN: &str = "rounds/expiresInMs";
 
+/// A request, and the context it came with. In a box: a future has room for all it was given until it ends, and this is handed
+/// on through several of them.
+type Given<X> = Box<(X, RequestContext<RoleServer>)>;
+
 /// Plays one leg and gives what goes back to the client.
-pub(crate) async fn play<X: Exchange, H: ServerHandler>(
-    core: &Arc<Core>,
-    handler: &Arc<H>,
+pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
+    core: &'a Arc<Core>,
+    handler: &'a Arc<H>,
     request: X,
     context: RequestContext<RoleServer>,
-) -> Result<X::Response, ErrorData> {
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
     let span = Tracing::span(X::METHOD, request.target(), &context);
-    let leg = async { Leg::new(core, &request, &context).play(handler, request, context).await };
-    caught(leg.instrument(span)).await.unwrap_or_else(|| Err(Stop::panicked().error))
+    let given = Box::new((request, context));
+    caught(async move { Leg::new(core, &given).play(handler, given).await }.instrument(span))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
-/// left without an answer. None when it did.
+/// left without an answer.
 ///
 /// In a box: a leg is large, and rmcp moves the future of a request around, with room for the largest of all of them.
-fn caught<T>(leg: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+fn caught<T, E: From<Stop>>(leg: impl Future<Output = Result<T, E>>) -> impl Future<Output = Result<T, E>> {
     let mut leg = Box::pin(leg);
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))) {
-        Ok(polled) => polled.map(Some),
-        Err(_) => Poll::Ready(None),
+        Ok(polled) => polled,
+        Err(_) => Poll::Ready(Err(Stop::panicked().into())),
     })
 }
 
@@ -82,7 +87,7 @@ fn caught<T>(leg: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
 #[expect(clippy::boxed_local, reason = "what a future captures it has room for until it ends: here for a pointer")]
 fn call<X: Exchange, H: ServerHandler>(
     handler: &H,
-    given: Box<(X, RequestContext<RoleServer>)>,
+    given: Given<X>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
     let (request, context) = *given;
     request.call(handler, context)
@@ -94,16 +99,17 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     core: &Arc<Core>,
     handler: &Arc<H>,
     request: X,
-    mut context: RequestContext<RoleServer>,
+    context: RequestContext<RoleServer>,
     pages: Pages,
 ) -> Rehearsed {
-    let mut leg = Leg::new(core, &request, &context);
+    let mut given = Box::new((request, context));
+    let mut leg = Leg::new(core, &given);
     leg.known(RoundId::new(core.new_flow(), 0));
-    let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &request, &context);
+    let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &given);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
-    view.put(&mut context);
+    view.put(&mut given.1);
     let handler = handler.clone();
-    let called = Box::pin(async move { request.call(&*handler, context).await.map(Into::into) });
+    let called = Box::pin(async move { call(&*handler, given).await.map(Into::into) });
     let mut driver = Driver::new(view.frame.clone(), 0, called);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     driver.end();
@@ -134,7 +140,7 @@ pub(super) async fn play_errand<X: Exchange>(
             Err(refusal) => Err(leg.refuse(refusal)),
         }
     });
-    match played.await.unwrap_or_else(|| Err(Stop::panicked())) {
+    match played.await {
         Ok(response) => Reply::encode(Ok(&response)),
         Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
         Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
@@ -185,7 +191,7 @@ struct Minted {
 }
 
 impl<'a> Leg<'a> {
-    fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
+    fn new<X: Exchange>(core: &'a Arc<Core>, (request, context): &(X, RequestContext<RoleServer>)) -> Self {
         let principal = core.identify(context);
         Self {
             core,
@@ -205,21 +211,24 @@ impl<'a> Leg<'a> {
     async fn play<X: Exchange, H: ServerHandler>(
         mut self,
         handler: &Arc<H>,
-        mut request: X,
-        context: RequestContext<RoleServer>,
+        mut given: Given<X>,
     ) -> Result<X::Response, ErrorData> {
-        let sent = request.answers().take().unwrap_or_default();
-        let state = request.state().take();
+        let sent = given.0.answers().take().unwrap_or_default();
+        let state = given.0.state().take();
         let depends_on_answers = state.is_some() || !sent.is_empty();
         let played = match state {
             None => {
                 self.known(RoundId::new(self.core.new_flow(), 0));
-                self.begin(handler, request, sent, context).await
+                self.begin(handler, given, sent).await
             }
             Some(token) => match self.open(&token) {
                 Ok(envelope) => match self.elsewhere(&envelope) {
-                    Some(route) => self.route::<X>(route, &token, envelope, sent, &context.ct).await,
-                    None => self.go_on(handler, request, envelope, sent, context).await,
+                    Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
+                    None if envelope.resume.waits() => {
+                        let link = Link::of(&given.1);
+                        self.wake::<X>(envelope, sent, Some(link), given.1.ct).await
+                    }
+                    None => self.go_on(handler, given, envelope, sent).await,
                 },
                 Err(refusal) => Err(self.refuse(refusal)),
             },
@@ -243,15 +252,14 @@ impl<'a> Leg<'a> {
     async fn begin<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        mut request: X,
+        mut given: Given<X>,
         sent: InputResponses,
-        context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
-        *request.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &request, &context);
+        *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
+        let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &given);
         let frame = view.frame.clone();
-        let (asked, response) = self.run(handler, request, view, context, None, deadline).await?;
+        let (asked, response) = self.run(handler, given, view, None, deadline).await?;
         if let Some(Minted { span, spill }) = asked {
             let admitted = self.core.admit(self.round.next().claim(), self.keep(span), spill).await;
             if let Err(error) = admitted {
@@ -267,16 +275,12 @@ impl<'a> Leg<'a> {
     async fn go_on<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        mut request: X,
+        mut given: Given<X>,
         envelope: Envelope,
         mut sent: InputResponses,
-        context: RequestContext<RoleServer>,
     ) -> Result<X::Response, Stop> {
-        if envelope.resume.waits() {
-            return self.wake::<X>(envelope, sent, Some(Link::of(&context)), context.ct).await;
-        }
         let (bid, orphan) = (self.bid(&envelope, &mut sent), Orphan::Free);
-        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &context.ct).await? {
+        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &given.1.ct).await? {
             Won::Run { fence, spilled } => (fence, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
@@ -289,24 +293,26 @@ impl<'a> Leg<'a> {
                 return Err(self.refuse(refusal));
             }
         };
-        let (frame, concluded) = match again {
+        let view = match again {
             Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
                 let onces = Onces::of(kept.onces, envelope.span);
-                let view = self.view(handler, answers, onces, kept.state.clone(), true, &request, &context);
-                *request.answers() = Some(without_refused_content(sent));
-                *request.state() = kept.state;
-                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
+                let view = self.view(handler, answers, onces, kept.state.clone(), true, &given);
+                *given.0.answers() = Some(without_refused_content(sent));
+                *given.0.state() = kept.state;
+                view
             }
             Again::Journal(pages) => {
                 let onces = Onces::of(vec![], envelope.span);
-                let view = self.view(handler, Answers::default(), onces, None, true, &request, &context);
+                let view = self.view(handler, Answers::default(), onces, None, true, &given);
                 let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
                 // A frame is made for this leg, so nobody has set it before.
                 let _ = view.frame.journal.set(Box::new(journal));
-                (view.frame.clone(), self.run(handler, request, view, context, Some(held), deadline).await)
+                view
             }
         };
+        let frame = view.frame.clone();
+        let concluded = self.run(handler, given, view, Some(held), deadline).await;
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
@@ -399,7 +405,6 @@ impl<'a> Leg<'a> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a view is all of these")]
     fn view<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
@@ -407,8 +412,7 @@ impl<'a> Leg<'a> {
         onces: Onces,
         state: Option<String>,
         solicited: bool,
-        request: &X,
-        context: &RequestContext<RoleServer>,
+        (request, context): &(X, RequestContext<RoleServer>),
     ) -> Arc<View> {
         let peer = self.peer.clone();
         let Binding { method, target, principal, .. } = &self.binding;
@@ -461,12 +465,17 @@ impl<'a> Leg<'a> {
             if left.is_zero() {
                 return Err(FlowError::retry("an equal request is still being worked on").into());
             }
-            tokio::select! {
-                () = waiting => {}
-                // The one at work may be gone: its lease tells.
-                () = self.core.clock.sleep(left.min(bid.lease)) => {}
-                () = leg_token.cancelled() => return Err(Stop::cancelled()),
-            }
+            // The one at work may be gone: its lease tells.
+            let lease = self.core.clock.sleep(left.min(bid.lease));
+            // In a box, as few have to wait.
+            Box::pin(async {
+                tokio::select! {
+                    () = waiting => Ok(()),
+                    () = lease => Ok(()),
+                    () = leg_token.cancelled() => Err(Stop::cancelled()),
+                }
+            })
+            .await?;
         }
     }
 
@@ -474,24 +483,22 @@ impl<'a> Leg<'a> {
     async fn run<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        request: X,
+        mut given: Given<X>,
         view: Arc<View>,
-        mut context: RequestContext<RoleServer>,
         held: Option<Held>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
         // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
         // handler started when its part is over, however it ended.
-        let leg_token = std::mem::replace(&mut context.ct, CancellationToken::new());
-        let over = context.ct.clone().drop_guard();
+        let leg_token = std::mem::replace(&mut given.1.ct, CancellationToken::new());
+        let over = given.1.ct.clone().drop_guard();
         let handler = handler.clone();
         let (frame, era) = (view.frame.clone(), self.peer.era);
         let called: BoxFuture<'static, _> = match era {
             Era::Modern => {
-                view.put(&mut context);
+                view.put(&mut given.1);
                 self.event(&Station::Started);
                 let (frame, round) = (view.frame.clone(), view.round.number);
-                let given = Box::new((request, context));
                 Box::pin(async move {
                     let _over = over;
                     let returned = call(&*handler, given).await;
@@ -500,6 +507,7 @@ impl<'a> Leg<'a> {
             }
             Era::Legacy => Box::pin(async move {
                 let _over = over;
+                let (request, context) = *given;
                 shim::call(&*handler, request, view, context).await.map(Into::into)
             }),
         };
@@ -554,10 +562,24 @@ impl<'a> Leg<'a> {
 
     /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.
     async fn hold(&self, held: Option<Held>, run: impl Future<Output = Step>, leg_token: CancellationToken) -> Ran {
+        tokio::pin!(run);
+        // Most handlers come to something at once.
+        match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
+            Poll::Ready(step) => Ran::Stepped(step),
+            Poll::Pending => Box::pin(self.hold_on(held, run, leg_token)).await,
+        }
+    }
+
+    /// The same, for one that does not.
+    async fn hold_on(
+        &self,
+        held: Option<Held>,
+        mut run: Pin<&mut impl Future<Output = Step>>,
+        leg_token: CancellationToken,
+    ) -> Ran {
         let lease = self.core.limits.lease;
         let ledger = &self.core.ledger;
         let mut gone = false;
-        tokio::pin!(run);
         let Some(Held { fence, orphan, .. }) = held else {
             return tokio::select! {
                 biased;

@@ -13,12 +13,18 @@ impl Reply {
 
     /// None when it cannot be written, which is as good as one that is not kept.
     pub(super) fn encode<R: Response>(reply: Result<&R, &ErrorData>) -> Option<Vec<u8>> {
-        let (tag, json) = match reply {
-            Ok(response) => (Self::RESULT, response.to_json()),
-            Err(error) => (Self::ERROR, serde_json::to_vec(error)),
-        };
-        let mut kept = json.ok()?;
-        kept.insert(0, tag);
+        // Most are not longer.
+        let mut kept = Vec::with_capacity(512);
+        match reply {
+            Ok(response) => {
+                kept.push(Self::RESULT);
+                response.write_json(&mut kept).ok()?;
+            }
+            Err(error) => {
+                kept.push(Self::ERROR);
+                serde_json::to_writer(&mut kept, error).ok()?;
+            }
+        }
         Some(kept)
     }
 

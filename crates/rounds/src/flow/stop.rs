@@ -47,6 +47,12 @@ impl From<ErrorData> for Stop {
     }
 }
 
+impl From<Stop> for ErrorData {
+    fn from(stop: Stop) -> Self {
+        stop.error
+    }
+}
+
 impl From<FlowError> for Stop {
     fn from(error: FlowError) -> Self {
         ErrorData::from(error).into()

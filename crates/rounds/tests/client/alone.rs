@@ -15,8 +15,7 @@ fn the_client_alone_brings_no_cryptography_and_nothing_of_the_servers() {
     let tree = String::from_utf8(tree.stdout).unwrap();
     let packages: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(packages.contains(&"rmcp"), "{tree}");
-    for unwanted in ["chacha20", "ring", "hkdf", "sha2", "hmac", "postcard", "zeroize", "getrandom", "schemars"]
-    {
+    for unwanted in ["chacha20", "ring", "hkdf", "sha2", "hmac", "postcard", "zeroize", "getrandom", "schemars"] {
         assert!(!packages.contains(&unwanted), "{unwanted} came along:\n{tree}");
     }
     // The ledger is a module of this package, and comes with the feature that is not there.
