@@ -470,7 +470,11 @@ impl Driver {
                 return Poll::Ready(Step::Ended(Ending::Expired));
             }
             if let Some(ending) = self.poll_handler(cx) {
-                self.ending = Some(Box::new(if self.drop_handler() { ending } else { Ending::Panicked }));
+                let ending = if self.drop_handler() { ending } else { Ending::Panicked };
+                if self.in_flight {
+                    return Poll::Ready(Step::Ended(ending));
+                }
+                self.ending = Some(Box::new(ending));
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()

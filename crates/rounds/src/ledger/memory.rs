@@ -79,8 +79,23 @@ struct Entry {
     claim: Claim,
     /// Wakes those who wait for the reply. There only while somebody waits.
     awaited: Option<Arc<Notify>>,
-    /// What the round's token could not carry. There only until it is settled.
-    spill: Option<Vec<u8>>,
+    kept: Kept,
+}
+
+/// What is kept beside a claim.
+#[derive(Debug, Default)]
+enum Kept {
+    #[default]
+    Nothing,
+    /// What the round's token could not carry, until it is settled.
+    Spill(Box<[u8]>),
+    Reply(Spot),
+}
+
+impl Kept {
+    fn spill(state: Option<Vec<u8>>) -> Self {
+        state.map_or(Self::Nothing, |state| Self::Spill(state.into()))
+    }
 }
 
 impl Table {
@@ -93,9 +108,8 @@ impl Table {
             let running = self.claims.get(&id).and_then(|entry| entry.claim.running_until());
             if let Some(lease_until) = running.filter(|lease_until| now < *lease_until) {
                 self.expiry.push(Reverse((lease_until, id)));
-            } else {
-                self.claims.remove(&id);
-                self.replies.remove(id);
+            } else if let Some(Entry { kept: Kept::Reply(spot), .. }) = self.claims.remove(&id) {
+                self.replies.remove(spot);
             }
         }
     }
@@ -106,16 +120,6 @@ impl Table {
             Entry::default()
         })
     }
-
-    /// Changes a claim and wakes whoever waits for the outcome.
-    fn change<T>(&mut self, id: ClaimId, change: impl FnOnce(&mut Claim) -> T) -> Option<T> {
-        let entry = self.claims.get_mut(&id)?;
-        let outcome = change(&mut entry.claim);
-        if let Some(awaited) = entry.awaited.take_if(|_| entry.claim.running_until().is_none()) {
-            awaited.notify_waiters();
-        }
-        Some(outcome)
-    }
 }
 
 impl Ledger for MemoryLedger {
@@ -123,7 +127,7 @@ impl Ledger for MemoryLedger {
         let mut table = self.table();
         table.forget_expired(keep.now);
         let admitted = if table.claims.len() < table.limit {
-            table.entry(id, keep).spill = spill;
+            table.entry(id, keep).kept = Kept::spill(spill);
             Ok(())
         } else {
             Err(LedgerError::Full { limit: table.limit })
@@ -137,12 +141,18 @@ impl Ledger for MemoryLedger {
         let entry = table.entry(id, bid.keep);
         let now = bid.keep.now;
         let claimed = match entry.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
-            Step::Fresh(fence) => Claimed::Fresh { fence, spilled: entry.spill.clone() },
+            Step::Fresh(fence) => {
+                let spilled = if let Kept::Spill(state) = &entry.kept { Some(state.to_vec()) } else { None };
+                Claimed::Fresh { fence, spilled }
+            }
             Step::Running => {
                 let awaited = entry.awaited.get_or_insert_default().clone();
                 Claimed::Running(Box::pin(wait(awaited)))
             }
-            Step::Done => Claimed::Done(table.replies.get(id)),
+            Step::Done => {
+                let spot = if let Kept::Reply(spot) = entry.kept { Some(spot) } else { None };
+                Claimed::Done(spot.and_then(|spot| table.replies.get(spot)))
+            }
             Step::AnsweredOtherwise => Claimed::AnsweredOtherwise,
             Step::Dead => Claimed::Dead,
         };
@@ -150,8 +160,9 @@ impl Ledger for MemoryLedger {
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        let renewed = self.table().change(id, |claim| claim.renew(fence, lease_until));
-        ready(Ok(renewed.unwrap_or(false)))
+        let mut table = self.table();
+        let renewed = table.claims.get_mut(&id).is_some_and(|entry| entry.claim.renew(fence, lease_until));
+        ready(Ok(renewed))
     }
 
     fn settle(
@@ -162,19 +173,20 @@ impl Ledger for MemoryLedger {
         spill: Option<Spill>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let settled = table.change(id, |claim| claim.settle(fence)).unwrap_or(false);
-        if settled {
-            if let Some(entry) = table.claims.get_mut(&id) {
-                entry.spill = None;
-            }
-            if let Some(reply) = reply {
-                table.replies.insert(id, reply);
-            }
-            if let Some(Spill { id, keep, state }) = spill {
-                table.entry(id, keep).spill = Some(state);
-            }
+        let Table { claims, replies, .. } = &mut *table;
+        let Some(entry) = claims.get_mut(&id) else { return ready(Ok(false)) };
+        if !entry.claim.settle(fence) {
+            return ready(Ok(false));
         }
-        ready(Ok(settled))
+        let spot = reply.and_then(|reply| replies.insert(&reply));
+        entry.kept = spot.map_or(Kept::Nothing, Kept::Reply);
+        if let Some(awaited) = entry.awaited.take() {
+            awaited.notify_waiters();
+        }
+        if let Some(Spill { id, keep, state }) = spill {
+            table.entry(id, keep).kept = Kept::Spill(state.into());
+        }
+        ready(Ok(true))
     }
 
     fn release(
@@ -185,12 +197,16 @@ impl Ledger for MemoryLedger {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let awaited = |entry: &Entry| entry.awaited.as_ref().is_some_and(|awaited| Arc::strong_count(awaited) > 1);
-        let kept = unless_awaited && table.claims.get(&id).is_some_and(awaited);
-        if !kept {
-            table.change(id, |claim| claim.release(fence, orphan));
+        let Some(entry) = table.claims.get_mut(&id) else { return ready(Ok(false)) };
+        let is_awaited = entry.awaited.as_ref().is_some_and(|awaited| Arc::strong_count(awaited) > 1);
+        if unless_awaited && is_awaited {
+            return ready(Ok(true));
         }
-        ready(Ok(kept))
+        entry.claim.release(fence, orphan);
+        if let Some(awaited) = entry.awaited.take_if(|_| entry.claim.running_until().is_none()) {
+            awaited.notify_waiters();
+        }
+        ready(Ok(false))
     }
 }
 
@@ -208,44 +224,85 @@ fn ready<T: Send + 'static>(outcome: Result<T, LedgerError>) -> BoxFuture<'stati
 }
 
 /// Replies within a budget of bytes, the oldest dropped first.
+///
+/// They are written one after the other into large pieces of memory. In a piece of its own, each would stay behind among the
+/// many that a leg needs for a moment, for minutes, and leave an allocator with holes to search.
 #[derive(Debug)]
 struct Replies {
-    kept: HashMap<ClaimId, Vec<u8>>,
-    order: VecDeque<ClaimId>,
+    segments: VecDeque<Segment>,
+    /// The number of the first segment that is still there.
+    first: u64,
     bytes: usize,
     budget: usize,
 }
 
+#[derive(Debug, Default)]
+struct Segment {
+    bytes: Vec<u8>,
+    /// How many replies in it may still be asked for.
+    wanted: usize,
+}
+
+/// Where a reply is.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    segment: u64,
+    start: u32,
+    end: u32,
+}
+
 impl Replies {
+    /// How long a segment gets, in a budget that has room for many.
+    const SEGMENT_BYTES: usize = 64 << 10;
+
     fn new(budget: usize) -> Self {
-        Self { kept: HashMap::new(), order: VecDeque::new(), bytes: 0, budget }
+        Self { segments: VecDeque::new(), first: 0, bytes: 0, budget }
     }
 
-    fn get(&self, id: ClaimId) -> Option<Vec<u8>> {
-        self.kept.get(&id).cloned()
+    fn get(&self, Spot { segment, start, end }: Spot) -> Option<Vec<u8>> {
+        let place = segment.checked_sub(self.first)?;
+        let segment = self.segments.get(usize::try_from(place).ok()?)?;
+        Some(segment.bytes[start as usize..end as usize].to_vec())
     }
 
-    fn insert(&mut self, id: ClaimId, reply: Vec<u8>) {
+    /// None for one that is too large to be kept.
+    fn insert(&mut self, reply: &[u8]) -> Option<Spot> {
         if reply.len() > self.budget {
-            return;
+            return None;
         }
+        let room = Self::SEGMENT_BYTES.min(self.budget / 64).max(reply.len());
+        let fits = |segment: &&mut Segment| segment.bytes.len() + reply.len() <= segment.bytes.capacity();
+        if self.segments.back_mut().filter(fits).is_none() {
+            self.segments.push_back(Segment { bytes: Vec::with_capacity(room), wanted: 0 });
+        }
+        let number = self.first + self.segments.len() as u64 - 1;
+        let segment = self.segments.back_mut()?;
+        let start = u32::try_from(segment.bytes.len()).ok()?;
+        let end = start.checked_add(reply.len().try_into().ok()?)?;
+        segment.bytes.extend_from_slice(reply);
+        segment.wanted += 1;
         self.bytes += reply.len();
-        self.order.push_back(id);
-        self.kept.insert(id, reply);
-        while self.bytes > self.budget
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.remove(oldest);
+        while self.bytes > self.budget {
+            self.drop_first();
+        }
+        Some(Spot { segment: number, start, end })
+    }
+
+    /// Nobody will ask for it any more.
+    fn remove(&mut self, spot: Spot) {
+        let place = spot.segment.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        if let Some(segment) = place.and_then(|place| self.segments.get_mut(place)) {
+            segment.wanted -= 1;
+        }
+        while self.segments.front().is_some_and(|segment| segment.wanted == 0) {
+            self.drop_first();
         }
     }
 
-    fn remove(&mut self, id: ClaimId) {
-        if let Some(reply) = self.kept.remove(&id) {
-            self.bytes -= reply.len();
-            // The order keeps names of replies that expired; they are worth a sweep when they are most of it.
-            if self.order.len() > 2 * self.kept.len() + 16 {
-                self.order.retain(|id| self.kept.contains_key(id));
-            }
+    fn drop_first(&mut self) {
+        if let Some(segment) = self.segments.pop_front() {
+            self.bytes -= segment.bytes.len();
+            self.first += 1;
         }
     }
 }
@@ -328,7 +385,7 @@ mod tests {
         ledger.admit(round(1), keep(0, 100), Some(vec![0; 9])).await.unwrap();
         assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { spilled: Some(_), .. })));
         assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
-        assert_eq!(ledger.table().claims[&round(1)].spill, None);
+        assert!(matches!(ledger.table().claims[&round(1)].kept, Kept::Nothing));
     }
 
     #[tokio::test]
@@ -341,7 +398,7 @@ mod tests {
         }
         ledger.admit(round(101), keep(1000, 2000), None).await.unwrap();
         let table = ledger.table();
-        assert_eq!((table.claims.len(), table.replies.bytes, table.replies.kept.len()), (1, 0, 0));
-        assert!(table.expiry.len() == 1 && table.replies.order.len() <= 16);
+        assert_eq!((table.claims.len(), table.expiry.len()), (1, 1));
+        assert_eq!((table.replies.bytes, table.replies.segments.len()), (0, 0));
     }
 }

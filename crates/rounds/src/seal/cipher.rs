@@ -15,7 +15,7 @@ pub(super) const KEY_ID_BYTES: usize = size_of::<KeyId>();
 const HEAD_BYTES: usize = KEY_ID_BYTES + size_of::<Nonce>();
 
 /// Encrypts and authenticates. What is sealed in one context opens in no other.
-pub(super) fn seal(ring: &DerivedRing, nonce: Nonce, context: &[u8], plaintext: &[u8]) -> Vec<u8> {
+pub(super) fn seal(ring: &DerivedRing, nonce: Nonce, context: Vec<u8>, plaintext: &[u8]) -> Vec<u8> {
     let key = ring.sealing();
     let mut sealed = Vec::with_capacity(HEAD_BYTES + plaintext.len() + CHACHA20_POLY1305.tag_len());
     sealed.extend_from_slice(&key.id);
@@ -30,7 +30,7 @@ pub(super) fn seal(ring: &DerivedRing, nonce: Nonce, context: &[u8], plaintext: 
 }
 
 /// Verifies and decrypts, in place, or says why not.
-pub(super) fn open(ring: &DerivedRing, context: &[u8], mut sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
+pub(super) fn open(ring: &DerivedRing, context: Vec<u8>, mut sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
     let (id, rest) = sealed.split_first_chunk::<KEY_ID_BYTES>().ok_or(Unopened::Short)?;
     let (nonce, _) = rest.split_first_chunk().ok_or(Unopened::Short)?;
     let key = ring.find(*id).ok_or(Unopened::UnknownKey(*id))?;
@@ -64,6 +64,7 @@ fn of_message(key: &DerivedKey, nonce: &Nonce) -> (LessSafeKey, aead::Nonce) {
 }
 
 /// What is authenticated beside the ciphertext: the context and the key id. The nonce is bound by the cipher itself.
-fn associated(context: &[u8], id: KeyId) -> Aad<Vec<u8>> {
-    Aad::from([context, &id].concat())
+fn associated(mut context: Vec<u8>, id: KeyId) -> Aad<Vec<u8>> {
+    context.extend_from_slice(&id);
+    Aad::from(context)
 }

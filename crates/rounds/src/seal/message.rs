@@ -6,11 +6,11 @@ use super::{
 };
 
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, to: &str, plaintext: &[u8]) -> Vec<u8> {
-    cipher::seal(ring, nonce, &context(to), plaintext)
+    cipher::seal(ring, nonce, context(to), plaintext)
 }
 
 pub(crate) fn open(ring: &DerivedRing, here: &str, sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
-    cipher::open(ring, &context(here), sealed.to_vec())
+    cipher::open(ring, context(here), sealed.to_vec())
 }
 
 fn context(to: &str) -> Vec<u8> {

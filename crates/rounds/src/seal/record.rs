@@ -21,11 +21,11 @@ pub(crate) enum Place {
 
 impl Place {
     pub(crate) fn seal(self, ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> Vec<u8> {
-        cipher::seal(ring, nonce, &self.context(), plaintext)
+        cipher::seal(ring, nonce, self.context(), plaintext)
     }
 
     pub(crate) fn open(self, ring: &DerivedRing, sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
-        cipher::open(ring, &self.context(), sealed)
+        cipher::open(ring, self.context(), sealed)
     }
 
     /// Every part has a fixed length, or is told apart by a byte in front of it: no two places have the same.
@@ -34,7 +34,8 @@ impl Place {
             Self::Outcome(id, answers) => (b'o', id, Some(answers)),
             Self::Spill(id) => (b's', id, None),
         };
-        let mut context = b"rounds/record/1\0".to_vec();
+        let mut context = Vec::with_capacity(128);
+        context.extend(b"rounds/record/1\0");
         context.push(tag);
         context.extend(id.flow.as_bytes());
         match id.what {

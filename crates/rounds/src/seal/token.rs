@@ -15,7 +15,7 @@ const PREFIX: &str = "r1.";
 
 /// Encrypts and authenticates what a token carries.
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> String {
-    let bytes = cipher::seal(ring, nonce, PREFIX.as_bytes(), plaintext);
+    let bytes = cipher::seal(ring, nonce, PREFIX.into(), plaintext);
     let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
     token.push_str(PREFIX);
     URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
@@ -30,7 +30,7 @@ pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<
     let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
     // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
-    cipher::open(ring, PREFIX.as_bytes(), bytes).map_err(|unopened| match unopened {
+    cipher::open(ring, PREFIX.into(), bytes).map_err(|unopened| match unopened {
         Unopened::Short => Refusal::NotAToken,
         Unopened::UnknownKey(id) if is_ephemeral_of_this_process(id) => Refusal::OtherRoundsOfThisProcess,
         Unopened::UnknownKey(_) => Refusal::UnknownKey,
