@@ -229,7 +229,7 @@ pub struct Asking<T> {
 pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
 /// Makes the form of a key.
-pub(super) type MakeForm = fn(&str) -> Result<Form, Unaskable>;
+pub(super) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
 
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
@@ -263,7 +263,7 @@ impl<T: FormType> Query<T> {
         };
         Self {
             kind: Kind::Form,
-            form: Some(Form::of::<T>),
+            form: Some(|key| Form::of::<T>(key)),
             default_key: Form::default_key::<T>,
             request: Box::new(request),
             read: read_form,
