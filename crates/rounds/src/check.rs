@@ -45,37 +45,173 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks an answer against the flat schema of its form. Integers that were spelled as floats come back as integers,
-/// and what the schema does not know is left out.
+/// Checks an answer against the flat schema of its form, as [`Fields::check`] does.
+#[cfg(feature = "client")]
 pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, Problem> {
-    let content = object(content)?;
-    let required = schema.get("required").and_then(Value::as_array);
-    for name in required.into_iter().flatten().filter_map(Value::as_str) {
-        if content.get(name).is_none_or(Value::is_null) {
-            return Err(Problem::of(name, "is missing"));
-        }
-    }
-    let mut checked = JsonObject::new();
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, field) in properties.into_iter().flatten() {
-        match content.get(name) {
-            None | Some(Value::Null) => {}
-            Some(value) => {
-                let value = check_field(field, value).map_err(|why| Problem::of(name, why))?;
-                checked.insert(name.clone(), value);
-            }
-        }
-    }
-    Ok(checked)
+    Fields::of(schema).check(content)
 }
 
-/// The same for a form with one field, of which there has to be a value unless it has a default. Gives the value.
-#[cfg(feature = "server")]
-pub(crate) fn check_single(name: &str, field: &Value, content: &Value) -> Result<Value, Problem> {
-    match object(content)?.get(name) {
-        None | Some(Value::Null) if is_optional(field) => Ok(Value::Null),
-        None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
-        Some(value) => check_field(field, value).map_err(|why| Problem::of(name, why)),
+/// Checks the value of one field, as [`Rule::check`] does.
+#[cfg(feature = "client")]
+pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String> {
+    Rule::of(field).check(value.clone())
+}
+
+/// What an answer to a form has to be, read off the form's flat schema.
+pub(crate) struct Fields {
+    required: Vec<String>,
+    rules: Vec<(String, Rule)>,
+}
+
+impl Fields {
+    pub(crate) fn of(schema: &JsonObject) -> Self {
+        let required = schema.get("required").and_then(Value::as_array);
+        let properties = schema.get("properties").and_then(Value::as_object);
+        Self {
+            required: required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            rules: properties.into_iter().flatten().map(|(name, field)| (name.clone(), Rule::of(field))).collect(),
+        }
+    }
+
+    /// Checks an answer. Integers that were spelled as floats come back as integers, and what the schema does not know is left
+    /// out.
+    pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, Problem> {
+        let content = object(content)?;
+        if let Some(name) = self.required.iter().find(|name| content.get(*name).is_none_or(Value::is_null)) {
+            return Err(Problem::of(name, "is missing"));
+        }
+        let mut checked = JsonObject::new();
+        for (name, rule) in &self.rules {
+            match content.get(name) {
+                None | Some(Value::Null) => {}
+                Some(value) => {
+                    let value = rule.check(value.clone()).map_err(|why| Problem::of(name, why))?;
+                    checked.insert(name.clone(), value);
+                }
+            }
+        }
+        Ok(checked)
+    }
+}
+
+/// What the value of one field has to be.
+pub(crate) struct Rule {
+    wanted: Option<String>,
+    /// Nothing else will do.
+    choices: Option<Vec<Value>>,
+    value: Bounds,
+    length: Bounds,
+    format: Option<String>,
+    count: Bounds,
+    /// What each item of a list has to be.
+    items: Option<Box<Rule>>,
+    #[cfg(feature = "server")]
+    optional: bool,
+}
+
+impl Rule {
+    pub(crate) fn of(field: &Value) -> Self {
+        let text = |keyword: &str| field.get(keyword).and_then(Value::as_str).map(str::to_owned);
+        let bounds = |least: &str, most: &str| {
+            let bound = |keyword: &str| field.get(keyword).and_then(Value::as_f64);
+            Bounds { least: bound(least), most: bound(most) }
+        };
+        let choices = match (field.get("enum"), field.get("oneOf").or(field.get("anyOf"))) {
+            (Some(Value::Array(values)), _) => Some(values.clone()),
+            (_, Some(Value::Array(options))) => options.iter().map(|option| option.get("const").cloned()).collect(),
+            _ => None,
+        };
+        Self {
+            wanted: text("type"),
+            choices,
+            value: bounds("minimum", "maximum"),
+            length: bounds("minLength", "maxLength"),
+            format: text("format"),
+            count: bounds("minItems", "maxItems"),
+            items: field.get("items").map(|items| Self::of(items).into()),
+            #[cfg(feature = "server")]
+            optional: is_optional(field),
+        }
+    }
+
+    /// Whether a form with this one field may come back without it.
+    #[cfg(feature = "server")]
+    pub(crate) fn is_optional(&self) -> bool {
+        self.optional
+    }
+
+    /// Checks an answer to a form with this one field, of which there has to be a value unless it has a default. Gives the
+    /// value.
+    #[cfg(feature = "server")]
+    pub(crate) fn check_alone(&self, name: &str, content: &Value) -> Result<Value, Problem> {
+        match object(content)?.get(name) {
+            None | Some(Value::Null) if self.optional => Ok(Value::Null),
+            None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
+            Some(value) => self.check(value.clone()).map_err(|why| Problem::of(name, why)),
+        }
+    }
+
+    /// Checks a value, and gives it back as [`Fields::check`] would.
+    pub(crate) fn check(&self, value: Value) -> Result<Value, String> {
+        let value = self.typed(value)?;
+        if let Some(choices) = &self.choices
+            && !choices.contains(&value)
+        {
+            let names: Vec<_> = choices.iter().filter_map(|choice| choice.as_str()).collect();
+            let names = names.join(", ");
+            let told: String = names.chars().take(TOLD).collect();
+            let more = if told.len() < names.len() { "…" } else { "" };
+            return Err(format!("must be one of {told}{more}"));
+        }
+        match &value {
+            Value::Number(number) => self.value.hold(number.as_f64().unwrap_or(f64::NAN), "be")?,
+            Value::String(text) => {
+                self.length.hold(text.chars().count() as f64, "have a length of")?;
+                if let Some(format) = &self.format {
+                    check_format(format, text)?;
+                }
+            }
+            Value::Array(items) => {
+                self.count.hold(items.len() as f64, "have a number of choices of")?;
+                if let Some(rule) = &self.items {
+                    for item in items {
+                        rule.check(item.clone())?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(value)
+    }
+
+    fn typed(&self, value: Value) -> Result<Value, String> {
+        let right = match self.wanted.as_deref() {
+            Some("string") => value.is_string(),
+            Some("boolean") => value.is_boolean(),
+            Some("number") => value.is_number(),
+            Some("array") => value.is_array(),
+            Some("integer") => return integer(value).ok_or_else(|| "must be a whole number".to_owned()),
+            _ => true,
+        };
+        match &self.wanted {
+            Some(wanted) if !right => Err(format!("must be of type {wanted}")),
+            _ => Ok(value),
+        }
+    }
+}
+
+struct Bounds {
+    least: Option<f64>,
+    most: Option<f64>,
+}
+
+impl Bounds {
+    fn hold(&self, measure: f64, what: &str) -> Result<(), String> {
+        match *self {
+            Self { least: Some(least), .. } if measure < least => Err(format!("must {what} at least {least}")),
+            Self { most: Some(most), .. } if measure > most => Err(format!("must {what} at most {most}")),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -89,73 +225,10 @@ fn object(content: &Value) -> Result<&JsonObject, Problem> {
     content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
 }
 
-/// Checks the value of one field, and gives it back as [`check`] would.
-pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String> {
-    let value = typed(field, value)?;
-    let choices: Option<Vec<&Value>> = match (field.get("enum"), field.get("oneOf").or(field.get("anyOf"))) {
-        (Some(Value::Array(values)), _) => Some(values.iter().collect()),
-        (_, Some(Value::Array(options))) => options.iter().map(|option| option.get("const")).collect(),
-        _ => None,
-    };
-    if let Some(choices) = choices
-        && !choices.contains(&&value)
-    {
-        let names: Vec<_> = choices.iter().filter_map(|choice| choice.as_str()).collect();
-        let names = names.join(", ");
-        let told: String = names.chars().take(TOLD).collect();
-        let more = if told.len() < names.len() { "…" } else { "" };
-        return Err(format!("must be one of {told}{more}"));
-    }
-    let bound = |keyword: &str| field.get(keyword).and_then(Value::as_f64);
-    let within = |measure: f64, least: &str, most: &str, what: &str| match (bound(least), bound(most)) {
-        (Some(least), _) if measure < least => Err(format!("must {what} at least {least}")),
-        (_, Some(most)) if measure > most => Err(format!("must {what} at most {most}")),
-        _ => Ok(()),
-    };
-    match &value {
-        Value::Number(number) => {
-            let number = number.as_f64().unwrap_or(f64::NAN);
-            within(number, "minimum", "maximum", "be")?;
-        }
-        Value::String(text) => {
-            within(text.chars().count() as f64, "minLength", "maxLength", "have a length of")?;
-            if let Some(format) = field.get("format").and_then(Value::as_str) {
-                check_format(format, text)?;
-            }
-        }
-        Value::Array(items) => {
-            within(items.len() as f64, "minItems", "maxItems", "have a number of choices of")?;
-            if let Some(schema) = field.get("items") {
-                for item in items {
-                    check_field(schema, item)?;
-                }
-            }
-        }
-        _ => {}
-    }
-    Ok(value)
-}
-
-fn typed(field: &Value, value: &Value) -> Result<Value, String> {
-    let wanted = field.get("type").and_then(Value::as_str);
-    let right = match wanted {
-        Some("string") => value.is_string(),
-        Some("boolean") => value.is_boolean(),
-        Some("number") => value.is_number(),
-        Some("array") => value.is_array(),
-        Some("integer") => return integer(value).ok_or_else(|| "must be a whole number".to_owned()),
-        _ => true,
-    };
-    match wanted {
-        Some(wanted) if !right => Err(format!("must be of type {wanted}")),
-        _ => Ok(value.clone()),
-    }
-}
-
 /// A whole number, also when it was spelled `3.0`.
-fn integer(value: &Value) -> Option<Value> {
+fn integer(value: Value) -> Option<Value> {
     if value.is_i64() || value.is_u64() {
-        return Some(value.clone());
+        return Some(value);
     }
     let float = value.as_f64()?;
     // Beyond 2^53 a float no longer says which integer was meant.

@@ -2,8 +2,8 @@
 
 use std::{
     any::TypeId,
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    collections::BTreeMap,
+    sync::{PoisonError, RwLock},
 };
 
 use rmcp::{
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Problem, check, check_single, is_optional},
+    check::{Fields, Problem, Rule, is_optional},
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -44,39 +44,38 @@ pub struct Unaskable {
 }
 
 /// The form of one question.
-pub(crate) struct Form {
-    shape: Arc<Shape>,
-    key: String,
+pub(crate) struct Form<'a> {
+    shape: &'static Shape,
+    key: &'a str,
 }
 
-/// What a type looks like, whatever the key it is asked under. Made once for each type.
+/// What a type looks like, whatever the key it is asked under. Made once for each type, and kept for good.
 struct Shape {
-    fields: Fields,
+    fields: Asked,
     digest: Digest,
 }
 
-/// The fields of a form: as JSON, to check answers with, and as they are asked.
-enum Fields {
+/// The fields of a form: what answers are checked by, and as they are asked.
+enum Asked {
     /// The properties of an object.
-    Of(JsonObject, ElicitationSchema),
+    Of(Fields, ElicitationSchema),
     /// Anything else becomes the one field of a form.
-    Single(Value, PrimitiveSchemaDefinition),
+    Single(Rule, PrimitiveSchemaDefinition),
 }
 
-impl Form {
+impl<'a> Form<'a> {
     /// The form that asks for a `T` under this key.
-    pub(crate) fn of<T: FormType>(key: &str) -> Result<Self, Unaskable> {
-        type Known = HashMap<TypeId, Result<Arc<Shape>, Unaskable>>;
-        static SHAPES: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+    pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, Unaskable> {
+        type Known = BTreeMap<TypeId, Result<&'static Shape, Unaskable>>;
+        static SHAPES: RwLock<Known> = RwLock::new(Known::new());
         let id = TypeId::of::<T>();
         let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         let shape = known.unwrap_or_else(|| {
-            let shape =
-                Shape::of::<T>().map(Arc::new).map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
+            let shape = Shape::of::<T>().map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
             let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
-            shapes.entry(id).or_insert(shape).clone()
+            shapes.entry(id).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
         })?;
-        Ok(Self { shape, key: key.to_owned() })
+        Ok(Self { shape, key })
     }
 
     /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.
@@ -99,10 +98,10 @@ impl Form {
     /// The schema as it goes over the wire.
     pub(crate) fn schema(&self) -> ElicitationSchema {
         match &self.shape.fields {
-            Fields::Of(_, schema) => schema.clone(),
-            Fields::Single(field, definition) => {
-                let mut schema = ElicitationSchema::new(BTreeMap::from([(self.key.clone(), definition.clone())]));
-                schema.required = (!is_optional(field)).then(|| vec![self.key.clone()]);
+            Asked::Of(_, schema) => schema.clone(),
+            Asked::Single(field, definition) => {
+                let mut schema = ElicitationSchema::new(BTreeMap::from([(self.key.to_owned(), definition.clone())]));
+                schema.required = (!field.is_optional()).then(|| vec![self.key.to_owned()]);
                 schema
             }
         }
@@ -110,14 +109,14 @@ impl Form {
 
     /// By what the question with this message is known again.
     pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
-        of_form(message, &self.key, &self.shape.digest)
+        of_form(message, self.key, &self.shape.digest)
     }
 
     /// Checks an answer against the schema, then makes the type of it.
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
         let value = match &self.shape.fields {
-            Fields::Of(fields, _) => Value::Object(check(fields, content)?),
-            Fields::Single(field, _) => check_single(&self.key, field, content)?,
+            Asked::Of(fields, _) => Value::Object(fields.check(content)?),
+            Asked::Single(field, _) => field.check_alone(self.key, content)?,
         };
         serde_json::from_value(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
     }
@@ -140,7 +139,7 @@ impl Shape {
             let mut carried = expressible(&single_field("value", &field))?;
             let definition = carried.properties.remove("value").ok_or("it has no field")?;
             let digest = Digest::of_shape(&field);
-            return Ok(Self { fields: Fields::Single(field, definition), digest });
+            return Ok(Self { fields: Asked::Single(Rule::of(&field), definition), digest });
         }
         schema.remove("title");
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -150,8 +149,9 @@ impl Shape {
         }
         schema.entry("properties").or_insert_with(|| json!({}));
         let carried = expressible(&schema)?;
-        let digest = Digest::of_shape(&Value::Object(schema.clone()));
-        Ok(Self { fields: Fields::Of(schema, carried), digest })
+        let fields = Fields::of(&schema);
+        let digest = Digest::of_shape(&Value::Object(schema));
+        Ok(Self { fields: Asked::Of(fields, carried), digest })
     }
 }
 

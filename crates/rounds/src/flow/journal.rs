@@ -4,13 +4,14 @@
 //! of the same kind, name and question, and takes the recorded value. Past the last entry, operations are live.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rmcp::model::InputResponses;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::frame::{Ending, Step};
 use crate::{
@@ -70,10 +71,59 @@ impl Entry {
     }
 }
 
+/// The entries of a journal: those that came with the leg, which no longer change and are shared, then those written since.
+/// On the wire they are one list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Entries {
+    past: Arc<Vec<Entry>>,
+    since: Vec<Entry>,
+}
+
+impl Entries {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.past.iter().chain(&self.since)
+    }
+
+    /// All of them, for a leg that goes through them again.
+    fn into_past(self) -> Arc<Vec<Entry>> {
+        let Self { mut past, since } = self;
+        if !since.is_empty() {
+            Arc::make_mut(&mut past).extend(since);
+        }
+        past
+    }
+}
+
+impl From<Vec<Entry>> for Entries {
+    fn from(past: Vec<Entry>) -> Self {
+        Self { past: past.into(), since: vec![] }
+    }
+}
+
+impl PartialEq for Entries {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Entries {}
+
+impl Serialize for Entries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
+
 /// What a token carries of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pages {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
     /// The questions that are open, by key, as they were asked. One that has changed since is asked again.
     pub(crate) open: Vec<(String, Fingerprint)>,
 }
@@ -103,7 +153,7 @@ impl Pages {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     version: u32,
-    entries: Vec<Entry>,
+    entries: Entries,
     open: Vec<(String, Fingerprint)>,
 }
 
@@ -113,6 +163,8 @@ impl Saved {
 
 /// A journal in use: the past of one flow, and where the handler is in it.
 pub(crate) struct Journal {
+    /// What the handler had been through before this leg. It lies beside the lock, so that it can be looked at without a copy.
+    past: Arc<Vec<Entry>>,
     state: Mutex<State>,
     /// How many entries there may be.
     limit: usize,
@@ -125,7 +177,8 @@ pub(crate) struct Journal {
 }
 
 struct State {
-    entries: Vec<Entry>,
+    /// What it has been through on this leg.
+    since: Vec<Entry>,
     /// The next entry to be met.
     at: usize,
     open: Vec<(String, Fingerprint)>,
@@ -181,12 +234,13 @@ impl Journal {
             arrived: arrived.collect(),
             passed: asked.is_empty(),
             open: pages.open,
-            entries: pages.entries,
+            since: vec![],
             group: None,
             busy: false,
             fault: None,
         };
         Self {
+            past: pages.entries.into_past(),
             state: Mutex::new(state),
             limit: limits.onces,
             entry_bytes: limits.once_bytes,
@@ -209,6 +263,10 @@ impl Journal {
         journal.state().passed = false;
         journal.dry = true;
         journal
+    }
+
+    fn entry<'a>(&'a self, state: &'a State, place: usize) -> Option<&'a Entry> {
+        self.past.get(place).or_else(|| state.since.get(place.checked_sub(self.past.len())?))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -235,7 +293,7 @@ impl Journal {
     /// The handler has come to a good end, which has to be the journal's as well.
     fn end(&self) {
         let state = self.state();
-        if let Some(entry) = state.entries.get(state.at) {
+        if let Some(entry) = self.entry(&state, state.at) {
             let (position, recorded) = (state.at, entry.to_string());
             drop(state);
             self.set_fault(Fault::Diverged { position, recorded, wanted: "its end".to_owned() });
@@ -255,9 +313,29 @@ impl Journal {
         Ok(Operation { journal: self })
     }
 
+    /// The answer to this question, where that is what the handler has been through next: then it is behind it, and there is
+    /// nothing for an [operation](Self::begin) to do. None for all else, which is for one to look into.
+    pub(crate) fn recall(&self, key: &str, question: Fingerprint) -> Option<&Settled> {
+        let mut state = self.state();
+        if state.busy || state.group.is_some() || state.fault.is_some() {
+            return None;
+        }
+        match self.past.get(state.at)? {
+            Entry::Answer { key: asked, question: known, answer } if asked == key && *known == question => {
+                state.at += 1;
+                Some(answer)
+            }
+            _ => None,
+        }
+    }
+
     /// What the next token carries.
     pub(crate) fn pages(&self, open: Vec<(String, Fingerprint)>) -> Pages {
-        Pages { entries: self.state().entries.clone(), open }
+        Pages { entries: self.entries(), open }
+    }
+
+    fn entries(&self) -> Entries {
+        Entries { past: self.past.clone(), since: self.state().since.clone() }
     }
 }
 
@@ -272,32 +350,35 @@ impl Drop for Operation<'_> {
     }
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
     /// The recorded entry, if the handler is still in its past. `wanted` says what this operation is; what was recorded has
     /// to be the same.
-    pub(crate) fn recorded(&self, wanted: &Entry) -> Result<Option<Entry>, FlowError> {
+    pub(crate) fn recorded(&self, wanted: &Entry) -> Result<Option<Cow<'a, Entry>>, FlowError> {
         let mut state = self.journal.state();
-        let State { entries, at, group, .. } = &mut *state;
-        let stranger = match group {
-            None => match entries.get(*at) {
-                Some(entry) if same(entry, wanted) => {
-                    *at += 1;
-                    return Ok(Some(entry.clone()));
-                }
-                stranger => stranger.map(|entry| (*at, entry)),
-            },
+        let at = state.at;
+        let entry = |place: usize| self.journal.entry(&state, place);
+        let (place, stranger) = match &state.group {
+            None => (entry(at).filter(|entry| same(entry, wanted)).map(|_| at), at),
             Some(Group { keys, met }) => {
                 let of_group = |entry: &Entry| entry.key().is_some_and(|key| keys.iter().any(|known| known == key));
-                let ours = entries[*at..].iter().take_while(|entry| of_group(entry)).count();
-                let unmet = (0..ours).find(|place| !met.contains(place) && same(&entries[*at + place], wanted));
-                if let Some(place) = unmet {
-                    met.insert(place);
-                    return Ok(Some(entries[*at + place].clone()));
-                }
-                entries.get(*at + ours).map(|entry| (*at + ours, entry))
+                let behind = (at..).find(|place| !entry(*place).is_some_and(of_group)).unwrap_or(at);
+                let unmet = |place: &usize| !met.contains(&(place - at));
+                let is_wanted = |place: &usize| entry(*place).is_some_and(|entry| same(entry, wanted));
+                ((at..behind).filter(unmet).find(is_wanted), behind)
             }
         };
-        let Some((position, entry)) = stranger else { return Ok(None) };
+        if let Some(place) = place {
+            // What lies in the past is given as it is, without a copy.
+            let met = self.journal.past.get(place).map(Cow::Borrowed);
+            let met = met.or_else(|| entry(place).cloned().map(Cow::Owned));
+            match &mut state.group {
+                None => state.at += 1,
+                Some(group) => drop(group.met.insert(place - at)),
+            }
+            return Ok(met);
+        }
+        let Some(entry) = entry(stranger) else { return Ok(None) };
+        let position = stranger;
         let (recorded, wanted) = (entry.to_string(), wanted.to_string());
         drop(state);
         Err(self.journal.set_fault(Fault::Diverged { position, recorded, wanted }))
@@ -321,7 +402,8 @@ impl Operation<'_> {
     pub(crate) fn meets(&self, wanted: &Entry) -> Option<bool> {
         let mut state = self.journal.state();
         let under_way = !state.open.is_empty() || state.passed;
-        let met = state.entries.get(state.at).map(|entry| entry == wanted).or(under_way.then_some(false));
+        let next = self.journal.entry(&state, state.at);
+        let met = next.map(|entry| entry == wanted).or(under_way.then_some(false));
         if met == Some(true) {
             state.at += 1;
         }
@@ -335,15 +417,15 @@ impl Operation<'_> {
         }
         self.reserve()?;
         let Journal { bytes: limit, entry_bytes, .. } = *self.journal;
-        let kept = postcard::experimental::serialized_size(&self.journal.state().entries).unwrap_or(usize::MAX);
+        let kept = postcard::experimental::serialized_size(&self.journal.entries()).unwrap_or(usize::MAX);
         let bytes = kept.saturating_add(entry_bytes);
         if bytes > limit { Err(FlowError::StateTooLarge { bytes, limit }) } else { Ok(()) }
     }
 
     /// Whether there is room for another entry.
     pub(crate) fn reserve(&self) -> Result<(), FlowError> {
-        let state = self.journal.state();
-        if state.entries.len() >= self.journal.limit {
+        let kept = self.journal.past.len() + self.journal.state().since.len();
+        if kept >= self.journal.limit {
             return Err(FlowError::TooManyEntries { limit: self.journal.limit });
         }
         Ok(())
@@ -359,13 +441,14 @@ impl Operation<'_> {
             return Err(FlowError::EntryTooLarge { what: entry.to_string(), bytes, limit });
         }
         let mut state = self.journal.state();
-        let State { entries, at, group, .. } = &mut *state;
-        entries.push(entry);
+        let State { since, at, group, .. } = &mut *state;
+        since.push(entry);
+        let written = self.journal.past.len() + since.len();
         match group {
             Some(group) => {
-                group.met.insert(entries.len() - 1 - *at);
+                group.met.insert(written - 1 - *at);
             }
-            None => *at = entries.len(),
+            None => *at = written,
         }
         Ok(())
     }
@@ -457,18 +540,24 @@ mod tests {
                 Entry::Random([9; 32]),
                 patched("insurance"),
                 Entry::Checkpoint,
-            ],
+            ]
+            .into(),
             open: vec![("sure".to_owned(), digest("Sure?"))],
         }
     }
 
     fn journal(entries: Vec<Entry>) -> Journal {
-        Journal::resumed(Pages { entries, open: vec![] }, &[], &InputResponses::new(), &Limits::default())
+        Journal::resumed(
+            Pages { entries: entries.into(), open: vec![] },
+            &[],
+            &InputResponses::new(),
+            &Limits::default(),
+        )
     }
 
     /// One operation, from its beginning to its end.
     fn step(journal: &Journal, wanted: &Entry) -> Result<Option<Entry>, FlowError> {
-        journal.begin()?.recorded(wanted)
+        Ok(journal.begin()?.recorded(wanted)?.map(Cow::into_owned))
     }
 
     #[track_caller]
@@ -486,7 +575,7 @@ mod tests {
 
     #[test]
     fn a_handler_that_goes_the_same_way_meets_every_entry_in_order_and_is_live_after_the_last() {
-        let recorded = pages().entries;
+        let recorded: Vec<Entry> = pages().entries.iter().cloned().collect();
         let journal = journal(recorded.clone());
         let same_way = [
             wanted("seat", "Which seat?"),
@@ -569,9 +658,9 @@ mod tests {
             for key in order {
                 let question = wanted(key, if key == "seat" { "Seat?" } else { "Meal?" });
                 if key == "meal" {
-                    assert_eq!(operation.recorded(&question).unwrap(), Some(misfit("meal", "Meal?")));
+                    assert_eq!(operation.recorded(&question).unwrap().as_deref(), Some(&misfit("meal", "Meal?")));
                 }
-                assert!(matches!(operation.recorded(&question), Ok(Some(Entry::Answer { .. }))));
+                assert!(matches!(operation.recorded(&question).unwrap().as_deref(), Some(Entry::Answer { .. })));
             }
             operation.apart();
             drop(operation);
@@ -640,7 +729,7 @@ mod tests {
         ]);
         let open = vec![("seat".to_owned(), digest("Seat?"))];
         let resumed = || {
-            let pages = Pages { entries: vec![], open: open.clone() };
+            let pages = Pages { entries: Entries::default(), open: open.clone() };
             Journal::resumed(pages, &asked, &sent, &Limits::default())
         };
         let journal = resumed();

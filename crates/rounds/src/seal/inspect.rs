@@ -88,7 +88,7 @@ impl Inspected {
             waits,
             settled: settled.collect(),
             onces,
-            journal: pages.iter().flat_map(|pages| &pages.entries).map(|entry| format!("{entry:?}")).collect(),
+            journal: pages.iter().flat_map(|pages| pages.entries.iter()).map(|entry| format!("{entry:?}")).collect(),
             state,
             spilled,
             pages,

@@ -1,6 +1,6 @@
 //! Linear: the handler asks, waits, and goes on where it stopped.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, ops::ControlFlow, sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, Peer, RoleServer,
@@ -229,7 +229,7 @@ pub struct Asking<T> {
 pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
 
 /// Makes the form of a key.
-pub(super) type MakeForm = fn(&str) -> Result<Form, Unaskable>;
+pub(super) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
 
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
@@ -263,7 +263,7 @@ impl<T: FormType> Query<T> {
         };
         Self {
             kind: Kind::Form,
-            form: Some(Form::of::<T>),
+            form: Some(|key| Form::of::<T>(key)),
             default_key: Form::default_key::<T>,
             request: Box::new(request),
             read: read_form,
@@ -329,9 +329,12 @@ impl<T: Send + 'static> Asking<T> {
 
     async fn asked(&mut self) -> Result<Answer<T>, FlowError> {
         if let Some(journal) = self.ask.frame.clone().journal.get() {
-            let operation = journal.begin()?;
+            let (operation, question) = match self.recall(journal)? {
+                ControlFlow::Break(answer) => return Ok(answer),
+                ControlFlow::Continue(begun) => begun,
+            };
             // In a box, as a handler that is kept while it waits does not come by here.
-            return Box::pin(self.answer_within(&operation)).await;
+            return Box::pin(self.answer_within(&operation, question)).await;
         }
         let frame = &self.ask.frame;
         let key_is_default = self.key.is_none();

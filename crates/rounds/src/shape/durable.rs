@@ -1,7 +1,7 @@
 //! Durable: linear, and on any instance. The handler is run from the top on every leg, and goes through what it has been
 //! through already without doing it again.
 
-use std::{marker::PhantomData, sync::Arc, time::SystemTime};
+use std::{marker::PhantomData, ops::ControlFlow, sync::Arc, time::SystemTime};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -33,6 +33,7 @@ use crate::{
     gate::{Era, required},
     seal::{
         Digest, FlowId,
+        digest::Fingerprint,
         envelope::{Kind, Settled},
     },
 };
@@ -129,8 +130,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     ) -> Result<T, FlowError> {
         let operation = self.journal().begin()?;
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
-        if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)? {
-            return serde_json::from_str(&value).map_err(FlowError::StateUnreadable);
+        if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)?.as_deref() {
+            return serde_json::from_str(value).map_err(FlowError::StateUnreadable);
         }
         operation.reserve_effect(name)?;
         let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
@@ -148,8 +149,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     pub fn now(&self) -> Result<SystemTime, FlowError> {
         let operation = self.journal().begin()?;
         let now = self.view.frame.core.now();
-        match operation.recorded(&Entry::Now(now))? {
-            Some(Entry::Now(then)) => Ok(then.into()),
+        match operation.recorded(&Entry::Now(now))?.as_deref() {
+            Some(Entry::Now(then)) => Ok((*then).into()),
             _ => operation.record(Entry::Now(now)).map(|()| now.into()),
         }
     }
@@ -162,8 +163,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     pub fn random(&self) -> Result<[u8; 32], FlowError> {
         let operation = self.journal().begin()?;
         let drawn = self.view.frame.core.random();
-        match operation.recorded(&Entry::Random(drawn))? {
-            Some(Entry::Random(then)) => Ok(then),
+        match operation.recorded(&Entry::Random(drawn))?.as_deref() {
+            Some(Entry::Random(then)) => Ok(*then),
             _ => operation.record(Entry::Random(drawn)).map(|()| drawn),
         }
     }
@@ -385,16 +386,37 @@ impl<T: Send + 'static> Asking<T> {
     }
 
     async fn value_within(mut self, operation: &Operation<'_>) -> Result<T, FlowError> {
-        let answer = self.answer_within(operation).await?;
+        let key = self.key.get_or_insert_with(self.query.default_key);
+        let question = self.query.fingerprint(&self.message, key)?;
+        let answer = self.answer_within(operation, question).await?;
         answer.into_value(self.query.refused, self.message)
+    }
+
+    /// The answer of an earlier leg, where the journal has it next. Otherwise an operation begins, for this question.
+    pub(super) fn recall<'a>(
+        &mut self,
+        journal: &'a Journal,
+    ) -> Result<ControlFlow<Answer<T>, (Operation<'a>, Fingerprint)>, FlowError> {
+        let key = &*self.key.get_or_insert_with(self.query.default_key);
+        let question = self.query.fingerprint(&self.message, key);
+        if let Ok(question) = question
+            && let Some(answer) = journal.recall(key, question)
+        {
+            return recall(key, answer, self.query.read).map(ControlFlow::Break);
+        }
+        let operation = journal.begin()?;
+        Ok(ControlFlow::Continue((operation, question?)))
     }
 
     /// Asks as a durable handler does: what was answered is taken from the journal, what has just come is written into it,
     /// and what is open is asked.
-    pub(super) async fn answer_within(&mut self, operation: &Operation<'_>) -> Result<Answer<T>, FlowError> {
+    pub(super) async fn answer_within(
+        &mut self,
+        operation: &Operation<'_>,
+        digest: Fingerprint,
+    ) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let key = key.take().unwrap_or_else(query.default_key);
-        let digest = query.fingerprint(message, &key)?;
         let Query { kind, request, read, .. } = query;
         let (kind, read) = (*kind, *read);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
@@ -405,8 +427,8 @@ impl<T: Send + 'static> Asking<T> {
         let mut misfits = 0;
         let mut words = message.clone();
         loop {
-            let problem = match operation.recorded(&wanted)? {
-                Some(Entry::Misfit { problem, .. }) => problem,
+            let problem = match operation.recorded(&wanted)?.as_deref() {
+                Some(Entry::Misfit { problem, .. }) => problem.clone(),
                 Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
                 Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
                 _ => {
@@ -472,12 +494,16 @@ impl<T: Send + 'static> Asking<T> {
 }
 
 /// An answer of an earlier leg.
-fn recall<T>(key: &str, answer: Settled, read: fn(&str, &Value) -> Result<T, Problem>) -> Result<Answer<T>, FlowError> {
+fn recall<T>(
+    key: &str,
+    answer: &Settled,
+    read: fn(&str, &Value) -> Result<T, Problem>,
+) -> Result<Answer<T>, FlowError> {
     match answer {
         Settled::Declined => Ok(Answer::Declined),
         Settled::Cancelled => Ok(Answer::Cancelled),
         Settled::Accepted { json, .. } => {
-            let content = serde_json::from_str(&json).map_err(FlowError::StateUnreadable)?;
+            let content = serde_json::from_str(json).map_err(FlowError::StateUnreadable)?;
             let unreadable = |problem: Problem| FlowError::StateUnreadable(serde::de::Error::custom(problem));
             read(key, &content).map(Answer::Accepted).map_err(unreadable)
         }

@@ -40,7 +40,7 @@ struct Question<T> {
     /// The page to visit, of a question that is no form.
     url: Option<String>,
     /// The form's schema goes with the type that it was made for.
-    form: fn(&str) -> Result<Form, FlowError>,
+    form: fn(&str) -> Result<Form<'_>, FlowError>,
     read: Read<T>,
     /// What to take when the client cannot be asked.
     otherwise: Option<T>,
