@@ -79,7 +79,7 @@ struct State {
     /// The leg in flight, if one is.
     link: Option<Box<Link>>,
     /// What the latest leg's client can be asked.
-    peer: Peer,
+    peer: Arc<Peer>,
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
     next_number: u64,
@@ -166,7 +166,7 @@ pub(crate) struct Resumption {
     pub(crate) answers: InputResponses,
     /// None when its client is connected to another instance.
     pub(crate) link: Option<Box<Link>>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Arc<Peer>,
     pub(crate) reply: oneshot::Sender<Step>,
 }
 
@@ -201,7 +201,7 @@ pub(crate) enum Ending {
 }
 
 impl Frame {
-    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Link) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Arc<Peer>, link: Link) -> Arc<Self> {
         let state = State {
             link: Some(Box::new(link)),
             peer,

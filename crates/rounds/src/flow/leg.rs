@@ -130,7 +130,7 @@ pub(super) async fn play_errand<X: Exchange>(
     errand: Errand,
     leg_token: CancellationToken,
 ) -> Option<Vec<u8>> {
-    let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
+    let peer = Arc::new(Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false });
     let answers = errand.answers();
     let Errand { binding, over_http, state, .. } = errand;
     let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
@@ -162,7 +162,7 @@ pub(crate) fn refuse_unreadable(core: &Core, method: Method, params: Option<&Val
 struct Leg<'a> {
     core: &'a Arc<Core>,
     binding: Binding,
-    peer: Peer,
+    peer: Arc<Peer>,
     over_http: bool,
     /// Of a flow that is drawn anew for a first leg, and comes from the state when there is one.
     round: RoundId,
@@ -201,7 +201,7 @@ impl<'a> Leg<'a> {
                 target: request.target().to_owned(),
                 arguments: Digest::of_arguments(request.arguments()),
             },
-            peer: Peer::of(context),
+            peer: Arc::new(Peer::of(context)),
             over_http: crate::rounds::is_over_http(context),
             round: RoundId::UNKNOWN,
             known: false,

@@ -47,7 +47,7 @@ impl RoundId {
 pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
-    pub(crate) peer: Peer,
+    pub(crate) peer: Arc<Peer>,
     /// What is done when the handler asks a client of the legacy era.
     pub(crate) legacy: Legacy,
     /// What the handler kept, as it wrote it.

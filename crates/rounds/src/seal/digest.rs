@@ -68,7 +68,7 @@ impl Digest {
         &self.0
     }
 
-    fn of_members<'a>(domain: &str, members: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Self {
+    fn of_members<'a>(domain: &str, members: impl Members<'a>) -> Self {
         let mut canonical = Vec::with_capacity(256);
         spell_members(members, &mut canonical);
         Self::of_parts(domain, &canonical)
@@ -140,17 +140,32 @@ fn spell(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// By their names, whatever the order in which they came.
-fn spell_members<'a>(members: impl IntoIterator<Item = (&'a String, &'a Value)>, out: &mut Vec<u8>) {
-    let mut members: Vec<_> = members.into_iter().collect();
-    members.sort_unstable_by_key(|(name, _)| *name);
-    out.push(b'o');
-    spell_length(members.len(), out);
-    for (name, value) in members {
-        spell_text(name, out);
-        spell(value, out);
+/// By their names, whatever the order in which they came. As a rule they are in order already.
+fn spell_members<'a>(members: impl Members<'a>, out: &mut Vec<u8>) {
+    let mut spell_each = |members: &mut dyn ExactSizeIterator<Item = Member<'a>>| {
+        out.push(b'o');
+        spell_length(members.len(), out);
+        for (name, value) in members {
+            spell_text(name, out);
+            spell(value, out);
+        }
+    };
+    let mut members = members.into_iter();
+    if members.clone().is_sorted_by_key(|(name, _)| name) {
+        spell_each(&mut members);
+    } else {
+        let mut sorted: Vec<_> = members.collect();
+        sorted.sort_unstable_by_key(|(name, _)| *name);
+        spell_each(&mut sorted.into_iter());
     }
 }
+
+type Member<'a> = (&'a String, &'a Value);
+
+/// What has members: a map of any kind.
+trait Members<'a>: IntoIterator<Item = Member<'a>, IntoIter: ExactSizeIterator + Clone> {}
+
+impl<'a, M: IntoIterator<Item = Member<'a>, IntoIter: ExactSizeIterator + Clone>> Members<'a> for M {}
 
 fn spell_text(text: &str, out: &mut Vec<u8>) {
     out.push(b's');
@@ -207,6 +222,15 @@ mod tests {
         assert_eq!(parsed(r#"{"a":0}"#), parsed(r#"{"a":-0.0}"#));
         assert_eq!(parsed(r#"{"a":"A"}"#), parsed(r#"{"a":"\u0041"}"#));
         assert_eq!(Digest::of_arguments(None), parsed("{}"));
+    }
+
+    /// As in a program that has `serde_json` keep the order of members.
+    #[test]
+    fn members_that_are_not_in_order_are_put_in_order() {
+        let (a, b, one, two) = ("a".to_owned(), "b".to_owned(), json!(1), json!(2));
+        let spelled = |members: [Member<'_>; 2]| Digest::of_members("test", members);
+        assert_eq!(spelled([(&b, &two), (&a, &one)]), spelled([(&a, &one), (&b, &two)]));
+        assert_ne!(spelled([(&b, &one), (&a, &two)]), spelled([(&a, &one), (&b, &two)]));
     }
 
     #[test]
