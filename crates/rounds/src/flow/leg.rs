@@ -68,16 +68,16 @@ pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
     let span = Tracing::span(X::METHOD, request.target(), &context);
     let given = Box::new((request, context));
-    caught(async move { Leg::new(core, &given).play(handler, given).await }.instrument(span))
+    let leg = Box::pin(async move { Leg::new(core, &given).play(handler, given).await });
+    caught(leg.instrument(span))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
 /// left without an answer.
 ///
-/// In a box: a leg is large, and rmcp moves the future of a request around, with room for the largest of all of them.
-fn caught<T, E: From<Stop>>(leg: impl Future<Output = Result<T, E>>) -> impl Future<Output = Result<T, E>> {
-    let mut leg = Box::pin(leg);
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| leg.as_mut().poll(cx))) {
+/// A leg is large, and comes in a box: rmcp moves the future of a request around, with room for the largest of all of them.
+fn caught<T, E: From<Stop>>(mut leg: impl Future<Output = Result<T, E>> + Unpin) -> impl Future<Output = Result<T, E>> {
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut leg).poll(cx))) {
         Ok(polled) => polled,
         Err(_) => Poll::Ready(Err(Stop::panicked().into())),
     })
@@ -134,13 +134,13 @@ pub(super) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, .. } = errand;
     let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
-    let played = caught(async {
+    let played = Box::pin(async {
         match leg.open(&state) {
             Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
             Err(refusal) => Err(leg.refuse(refusal)),
         }
     });
-    match played.await {
+    match caught(played).await {
         Ok(response) => Reply::encode(Ok(&response)),
         Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
         Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
