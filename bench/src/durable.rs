@@ -72,7 +72,8 @@ fn section(legs: &[Sample], tokens: &[f64]) -> Section {
              past; {TURNS} flows, without a transport; medians, as multiples of the first leg of the same flow, which took \
              {} µs in that run. Both grow by a line: with n answers in the journal a leg takes {} + {} n first legs ({} + {} n \
              µs), and its token has {} + {} n bytes. All that an answer costs is in it: to be opened, gone through again, \
-             and sealed again.",
+             and sealed again, and the handler's own part, which formats the words of each question; what its client does \
+             is not.",
             figure(first.micros()),
             figure(ratio.0),
             figure(ratio.1),

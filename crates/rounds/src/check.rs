@@ -140,14 +140,13 @@ impl Rule {
         self.optional
     }
 
-    /// Checks an answer to a form with this one field, of which there has to be a value unless it has a default. Gives the
-    /// value.
+    /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default.
     #[cfg(feature = "server")]
-    pub(crate) fn check_alone(&self, name: &str, content: &Value) -> Result<Value, Problem> {
-        match object(content)?.get(name) {
+    pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, Problem> {
+        match value {
             None | Some(Value::Null) if self.optional => Ok(Value::Null),
             None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
-            Some(value) => self.check(value.clone()).map_err(|why| Problem::of(name, why)),
+            Some(value) => self.check(value).map_err(|why| Problem::of(name, why)),
         }
     }
 
@@ -221,7 +220,7 @@ pub(crate) fn is_optional(field: &Value) -> bool {
     field.get("default").is_some()
 }
 
-fn object(content: &Value) -> Result<&JsonObject, Problem> {
+pub(crate) fn object(content: &Value) -> Result<&JsonObject, Problem> {
     content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
 }
 

@@ -3,6 +3,7 @@
 use std::{
     any::TypeId,
     collections::BTreeMap,
+    fmt,
     sync::{PoisonError, RwLock},
 };
 
@@ -10,11 +11,11 @@ use rmcp::{
     model::{ElicitationSchema, JsonObject, PrimitiveSchemaDefinition},
     schemars::{JsonSchema, generate::SchemaSettings},
 };
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Fields, Problem, Rule, is_optional},
+    check::{Fields, Problem, Rule, is_optional, object},
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -116,9 +117,78 @@ impl<'a> Form<'a> {
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
         let value = match &self.shape.fields {
             Asked::Of(fields, _) => Value::Object(fields.check(content)?),
-            Asked::Single(field, _) => field.check_alone(self.key, content)?,
+            Asked::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
         };
-        serde_json::from_value(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
+        made_of(value)
+    }
+
+    /// As [`read`](Self::read), of an answer as JSON text. Of a form with one field, nothing else is made than its value.
+    pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, Problem> {
+        match &self.shape.fields {
+            Asked::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
+            Asked::Single(field, _) => made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?),
+        }
+    }
+}
+
+fn made_of<T: FormType>(value: Value) -> Result<T, Problem> {
+    serde_json::from_value(value).map_err(unfit)
+}
+
+fn unfit(error: serde_json::Error) -> Problem {
+    Problem::whole(format!("does not fit: {error}"))
+}
+
+/// The member of this name of an object that is JSON text. The others are passed over.
+fn member(json: &str, name: &str) -> serde_json::Result<Option<Value>> {
+    let mut text = serde_json::Deserializer::from_str(json);
+    let found = text.deserialize_map(Member(name))?;
+    text.end()?;
+    Ok(found)
+}
+
+struct Member<'a>(&'a str);
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Option<Value>, A::Error> {
+        let mut found = None;
+        while let Some(is_it) = members.next_key_seed(Name(self.0))? {
+            if is_it {
+                found = Some(members.next_value()?);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a member has this name.
+struct Name<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<bool, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
     }
 }
 
@@ -300,7 +370,15 @@ mod tests {
     }
 
     fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
-        Form::of::<T>(key).unwrap().read(&content).map_err(|problem| problem.to_string())
+        let form = Form::of::<T>(key).unwrap();
+        // An answer of the past is read from its text, and comes to the same.
+        let recalled: Result<T, Problem> = form.read_text(&content.to_string());
+        let read: Result<T, Problem> = form.read(&content);
+        assert_eq!(read.is_ok(), recalled.is_ok(), "{content}");
+        if content.is_object() {
+            assert_eq!(read.as_ref().err(), recalled.as_ref().err());
+        }
+        read.map_err(|problem| problem.to_string())
     }
 
     #[test]
@@ -327,6 +405,20 @@ mod tests {
         #[derive(Deserialize, JsonSchema)]
         struct SeatOnPlane {}
         assert_eq!(Form::default_key::<SeatOnPlane>(), "seat_on_plane");
+    }
+
+    #[test]
+    fn the_text_of_an_answer_is_read_as_the_answer_is() {
+        let read =
+            |json: &str| Form::of::<u8>("n").unwrap().read_text::<u8>(json).map_err(|problem| problem.to_string());
+        assert_eq!(read(r#"{"n":3}"#), Ok(3));
+        assert_eq!(read(r#"{"other":{"n":[1]},"\u006e":3.0,"n2":4}"#), Ok(3), "whatever is beside it");
+        assert_eq!(read(r#"{"n":1,"n":3}"#), Ok(3), "the last one counts, as in a map");
+        assert_eq!(read(r#"{"n":null}"#), Err("`n` is missing".to_owned()));
+        assert_eq!(read("{}"), Err("`n` is missing".to_owned()));
+        for broken in ["", "[3]", r#"{"n":3"#, r#"{"n":3} 4"#] {
+            assert!(read(broken).is_err(), "{broken}");
+        }
     }
 
     #[test]

@@ -619,6 +619,41 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_recalled_when_it_comes_next_and_nothing_else_is() {
+        let past = journal(vec![answer("seat", "Seat?"), misfit("meal", "Meal?"), answer("meal", "Meal?")]);
+        let recalls = |key: &str, words: &str| past.recall(key, digest(words)).is_some();
+        assert!(!recalls("meal", "Meal?") && !recalls("seat", "Which seat?") && !recalls("place", "Seat?"));
+        assert!(recalls("seat", "Seat?"));
+        assert!(!recalls("seat", "Seat?"), "it is behind");
+        assert!(!recalls("meal", "Meal?"), "a misfit comes first");
+        meets(&past, &wanted("meal", "Meal?"), &misfit("meal", "Meal?"));
+        let operation = past.begin().unwrap();
+        assert!(!recalls("meal", "Meal?"), "another operation is under way");
+        drop(operation);
+        assert!(recalls("meal", "Meal?"));
+        assert!(!recalls("sure", "Sure?"), "this is live");
+        assert_eq!(past.fault(), None, "what cannot be recalled is for an operation to judge");
+
+        let diverged = journal(vec![answer("seat", "Seat?")]);
+        diverges(&diverged, &once("charge"));
+        assert!(diverged.recall("seat", digest("Seat?")).is_none(), "nothing goes on");
+    }
+
+    #[test]
+    fn what_is_recorded_on_a_leg_comes_after_its_past() {
+        let recorded = vec![answer("seat", "Seat?"), once("charge")];
+        let journal = journal(recorded.clone());
+        meets(&journal, &wanted("seat", "Seat?"), &recorded[0]);
+        meets(&journal, &once("charge"), &recorded[1]);
+        journal.begin().unwrap().record(NOW).unwrap();
+        let pages = journal.pages(vec![]);
+        let whole = Pages { entries: [recorded, vec![NOW]].concat().into(), open: vec![] };
+        assert_eq!(pages, whole);
+        assert_eq!(postcard::to_stdvec(&pages).unwrap(), postcard::to_stdvec(&whole).unwrap());
+        assert_eq!(*pages.entries.into_past(), *whole.entries.into_past());
+    }
+
+    #[test]
     fn a_divergence_names_its_entry_and_what_was_recorded_and_wanted_and_nothing_goes_on_after_it() {
         let journal = journal(vec![once("quote"), answer("seat", "Which seat?"), once("charge")]);
         meets(&journal, &once("quote"), &once("quote"));

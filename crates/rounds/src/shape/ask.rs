@@ -101,6 +101,7 @@ impl Ask {
             default_key: || "url".to_owned(),
             request: Box::new(request),
             read: |_, _| Ok(()),
+            read_text: |_, _| Ok(()),
             refused: None,
         };
         self.asking(query, message)
@@ -119,6 +120,7 @@ impl Ask {
             default_key: || "sample".to_owned(),
             request: Box::new(sample),
             read: |_, result| from_json(result),
+            read_text: |_, result| from_text(result),
             refused: None,
         };
         self.asking(query, "a question to the client's model")
@@ -135,6 +137,7 @@ impl Ask {
             default_key: || "roots".to_owned(),
             request: Box::new(roots),
             read: |_, result| from_json(result),
+            read_text: |_, result| from_text(result),
             refused: None,
         };
         self.asking(query, "the client's roots")
@@ -239,6 +242,8 @@ pub(super) struct Query<T> {
     pub(super) default_key: fn() -> String,
     pub(super) request: MakeRequest,
     pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
+    /// The same for an answer as JSON text.
+    pub(super) read_text: fn(&str, &str) -> Result<T, Problem>,
     /// What a refusal stands for, where it stands for a value.
     pub(super) refused: Option<T>,
 }
@@ -267,6 +272,10 @@ impl<T: FormType> Query<T> {
             default_key: Form::default_key::<T>,
             request: Box::new(request),
             read: read_form,
+            read_text: |key, json| {
+                let form = Form::of::<T>(key).map_err(|unaskable| Problem::whole(unaskable.to_string()))?;
+                form.read_text(json)
+            },
             refused: None,
         }
     }
@@ -438,6 +447,10 @@ pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, Pr
         Ok(form) => form.read(content),
         Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
     }
+}
+
+fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Problem> {
+    from_json(&serde_json::from_str(json).map_err(|error| Problem::whole(format!("does not fit: {error}")))?)
 }
 
 pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Problem> {

@@ -16,7 +16,6 @@ use rmcp::{
     service::RequestContext,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use super::ask::{Answer, Ask, Asking, Query};
 use crate::{
@@ -402,7 +401,7 @@ impl<T: Send + 'static> Asking<T> {
         if let Ok(question) = question
             && let Some(answer) = journal.recall(key, question)
         {
-            return recall(key, answer, self.query.read).map(ControlFlow::Break);
+            return recall(key, answer, self.query.read_text).map(ControlFlow::Break);
         }
         let operation = journal.begin()?;
         Ok(ControlFlow::Continue((operation, question?)))
@@ -417,7 +416,7 @@ impl<T: Send + 'static> Asking<T> {
     ) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let key = key.take().unwrap_or_else(query.default_key);
-        let Query { kind, request, read, .. } = query;
+        let Query { kind, request, read, read_text, .. } = query;
         let (kind, read) = (*kind, *read);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
@@ -430,7 +429,7 @@ impl<T: Send + 'static> Asking<T> {
             let problem = match operation.recorded(&wanted)?.as_deref() {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
                 Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
-                Some(Entry::Answer { answer, .. }) => return recall(&key, answer, read),
+                Some(Entry::Answer { answer, .. }) => return recall(&key, answer, *read_text),
                 _ => {
                     let received = match operation.arrived(&key, digest) {
                         Some(received) => Ok(received),
@@ -497,15 +496,14 @@ impl<T: Send + 'static> Asking<T> {
 fn recall<T>(
     key: &str,
     answer: &Settled,
-    read: fn(&str, &Value) -> Result<T, Problem>,
+    read_text: fn(&str, &str) -> Result<T, Problem>,
 ) -> Result<Answer<T>, FlowError> {
     match answer {
         Settled::Declined => Ok(Answer::Declined),
         Settled::Cancelled => Ok(Answer::Cancelled),
         Settled::Accepted { json, .. } => {
-            let content = serde_json::from_str(json).map_err(FlowError::StateUnreadable)?;
             let unreadable = |problem: Problem| FlowError::StateUnreadable(serde::de::Error::custom(problem));
-            read(key, &content).map(Answer::Accepted).map_err(unreadable)
+            read_text(key, json).map(Answer::Accepted).map_err(unreadable)
         }
     }
 }
