@@ -8,7 +8,9 @@ use std::{
 };
 
 use rmcp::{
-    model::{ElicitationSchema, JsonObject, PrimitiveSchemaDefinition},
+    model::{
+        ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, JsonObject, PrimitiveSchemaDefinition,
+    },
     schemars::{JsonSchema, generate::SchemaSettings},
 };
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -49,6 +51,9 @@ pub(crate) struct Form<'a> {
     shape: &'static Shape,
     key: &'a str,
 }
+
+/// Makes the form of a key.
+pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
 
 /// What a type looks like, whatever the key it is asked under. Made once for each type, and kept for good.
 struct Shape {
@@ -106,6 +111,16 @@ impl<'a> Form<'a> {
                 schema
             }
         }
+    }
+
+    /// The question with this message.
+    pub(crate) fn request(&self, message: String) -> InputRequest {
+        InputRequest::Elicitation(ElicitRequest::new(self.params(message)))
+    }
+
+    /// What it asks.
+    pub(crate) fn params(&self, message: String) -> ElicitRequestParams {
+        ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: self.schema() }
     }
 
     /// By what the question with this message is known again.

@@ -87,7 +87,8 @@ async fn push(
     for (key, request) in requests {
         let (kind, message) = (kind_of(&request)?, words(&request));
         let request = Some(Box::new(request));
-        let question = Question { key: key.clone(), kind, request, digest: None, message, within: Some(timeout) };
+        let question =
+            Question { key: key.clone(), kind, request, form: None, digest: None, message, within: Some(timeout) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }
     let mut received = Vec::new();

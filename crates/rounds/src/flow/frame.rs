@@ -18,7 +18,10 @@ use std::{
 
 use rmcp::{
     ErrorData,
-    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, ServerResult},
+    model::{
+        ElicitRequest, ElicitRequestParams::FormElicitationParams as Form, InputRequest, InputRequests,
+        InputRequiredResult, InputResponses, JsonObject, ServerResult,
+    },
 };
 use tokio::sync::oneshot;
 
@@ -33,6 +36,7 @@ use crate::{
     era::push::Push,
     error::FlowError,
     exchange::Response,
+    form::MakeForm,
     gate::{Era, Peer},
     observe::{Event, Outcome, Station},
     rounds::Core,
@@ -117,26 +121,41 @@ struct Open {
     question: Question,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     asked: bool,
-    /// Its request as text while it waits: a tenth of the memory, and it is sent again only if no answer comes.
-    sent: Option<Box<str>>,
+    /// What it takes to send it again, should no answer come.
+    sent: Option<Sent>,
     answer: oneshot::Sender<Result<Received, FlowError>>,
+}
+
+/// A request that was sent. It waits for long, and is kept as what takes little memory.
+enum Sent {
+    /// A form is made anew, with this message.
+    Form(MakeForm, Box<str>),
+    /// Anything else is text.
+    Text(Box<str>),
 }
 
 impl Open {
     /// What is sent to the client, under its key.
     fn send(&mut self) -> Option<(String, InputRequest)> {
         self.asked = true;
-        let request = self.question.request.take()?;
-        self.sent = serde_json::to_string(&request).ok().map(String::into_boxed_str);
-        Some((self.question.key.clone(), *request))
+        let request = *self.question.request.take()?;
+        self.sent = match (self.question.form, &request) {
+            (Some(form), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
+                Some(Sent::Form(form, message.as_str().into()))
+            }
+            _ => serde_json::to_string(&request).ok().map(|text| Sent::Text(text.into())),
+        };
+        Some((self.question.key.clone(), request))
     }
 
     /// It was sent, and no answer came: it is to be sent again.
     fn take_back(&mut self) -> Result<(), FlowError> {
-        if let Some(sent) = self.sent.take() {
-            let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
-            self.question.request = Some(serde_json::from_str(&sent).map_err(unreadable)?);
-        }
+        let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
+        self.question.request = match self.sent.take() {
+            Some(Sent::Form(form, message)) => Some(Box::new(form(&self.question.key)?.request(message.into()))),
+            Some(Sent::Text(text)) => Some(serde_json::from_str(&text).map_err(unreadable)?),
+            None => return Ok(()),
+        };
         Ok(())
     }
 }
@@ -147,6 +166,8 @@ pub(crate) struct Question {
     pub(crate) kind: Kind,
     /// What is to be sent; nothing for a checkpoint, which only comes back.
     pub(crate) request: Option<Box<InputRequest>>,
+    /// How it is made of its key, if it is a form.
+    pub(crate) form: Option<MakeForm>,
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: String,
@@ -278,6 +299,8 @@ impl Frame {
             }
             let free = (2..).map(|n| format!("{}_{n}", question.key)).find(|key| !taken(&state, key));
             question.key = free.unwrap_or_default();
+            // Its field has the name of the key that it was made of.
+            question.form = None;
         }
         let (answer, answered) = oneshot::channel();
         let id = state.number();

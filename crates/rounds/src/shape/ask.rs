@@ -19,7 +19,7 @@ use crate::{
         frame::{Frame, Question},
         view::View,
     },
-    form::{Form, FormType, Unaskable},
+    form::{Form, FormType, MakeForm},
     gate::Era,
     seal::{
         FlowId,
@@ -87,12 +87,12 @@ impl Ask {
     /// That they agreed does not mean that they did.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
         let url = url.into();
-        let request = move |message: String, _: &str, name: &str| {
+        let request = move |message: String, _: &str, name: &dyn Fn() -> String| {
             Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: name.to_owned(),
+                elicitation_id: name(),
             })))
         };
         let query = Query {
@@ -111,7 +111,7 @@ impl Ask {
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
-        let sample = move |_, _: &str, _: &str| {
+        let sample = move |_, _: &str, _: &dyn Fn() -> String| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
         let query = Query {
@@ -130,7 +130,8 @@ impl Ask {
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
-        let roots = |_, _: &str, _: &str| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let roots =
+            |_, _: &str, _: &dyn Fn() -> String| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let query = Query {
             kind: Kind::Roots,
             form: None,
@@ -228,11 +229,9 @@ pub struct Asking<T> {
     pub(super) otherwise: Option<Otherwise<T>>,
 }
 
-/// Makes the request of a message, a key, and a name that no other question has.
-pub(super) type MakeRequest = Box<dyn Fn(String, &str, &str) -> Result<InputRequest, FlowError> + Send + Sync>;
-
-/// Makes the form of a key.
-pub(super) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
+/// Makes the request of a message, a key, and a name that no other question has, should it need one.
+pub(super) type MakeRequest =
+    Box<dyn Fn(String, &str, &dyn Fn() -> String) -> Result<InputRequest, FlowError> + Send + Sync>;
 
 /// What kind of question it is, and how its answer is read.
 pub(super) struct Query<T> {
@@ -254,18 +253,14 @@ impl<T> Query<T> {
     pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
         match self.form {
             Some(form) => Ok(form(key)?.fingerprint(message)),
-            None => Ok(of_question(&(self.request)(message.to_owned(), key, key)?)),
+            None => Ok(of_question(&(self.request)(message.to_owned(), key, &|| key.to_owned())?)),
         }
     }
 }
 
 impl<T: FormType> Query<T> {
     fn form() -> Self {
-        let request = |message, key: &str, _: &str| {
-            let requested_schema = Form::of::<T>(key)?.schema();
-            let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
-            Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
-        };
+        let request = |message, key: &str, _: &dyn Fn() -> String| Ok(Form::of::<T>(key)?.request(message));
         Self {
             kind: Kind::Form,
             form: Some(|key| Form::of::<T>(key)),
@@ -354,7 +349,8 @@ impl<T: Send + 'static> Asking<T> {
         loop {
             let question = Question {
                 kind: self.query.kind,
-                request: Some(Box::new((self.query.request)(words, key, &frame.new_name())?)),
+                request: Some(Box::new((self.query.request)(words, key, &|| frame.new_name())?)),
+                form: self.query.form,
                 digest: None,
                 key: key.clone(),
                 message: self.message.clone(),

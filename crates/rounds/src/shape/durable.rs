@@ -204,7 +204,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
         // A client of the legacy era has nothing to come back with, and its call is one leg.
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
             let (key, message) = ("checkpoint".to_owned(), String::new());
-            let question = Question { key, kind: Kind::Form, request: None, digest: None, message, within: None };
+            let question =
+                Question { key, kind: Kind::Form, request: None, form: None, digest: None, message, within: None };
             frame.open(question, true)?.await?;
         }
         operation.record(Entry::Checkpoint)
@@ -416,7 +417,7 @@ impl<T: Send + 'static> Asking<T> {
     ) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
         let key = key.take().unwrap_or_else(query.default_key);
-        let Query { kind, request, read, read_text, .. } = query;
+        let Query { kind, form, request, read, read_text, .. } = query;
         let (kind, read) = (*kind, *read);
         let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
@@ -435,12 +436,12 @@ impl<T: Send + 'static> Asking<T> {
                         Some(received) => Ok(received),
                         None => {
                             operation.reserve()?;
-                            let name = format!("{}-{key}", ask.frame.flow);
-                            let request = request(words.clone(), &key, &name)?;
+                            let request = request(words.clone(), &key, &|| format!("{}-{key}", ask.frame.flow))?;
                             let question = Question {
                                 key: key.clone(),
                                 kind,
                                 request: Some(Box::new(request)),
+                                form: *form,
                                 digest: Some(digest),
                                 message: message.clone(),
                                 within: *within,

@@ -212,10 +212,7 @@ impl<T> Question<T> {
                 // Of this flow alone, and the same on all of its legs.
                 elicitation_id: format!("{}-{}", view.round.flow, self.key),
             },
-            None => {
-                let requested_schema = (self.form)(&self.key)?.schema();
-                ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema }
-            }
+            None => (self.form)(&self.key)?.params(message),
         };
         Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
     }

@@ -332,13 +332,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
             (message, Given::Invalid(problem)) => problem.noted(&message),
             (message, _) => message,
         };
-        self.with(key, || {
-            Ok(ElicitRequestParams::FormElicitationParams {
-                meta: None,
-                message,
-                requested_schema: Form::of::<T>(key)?.schema(),
-            })
-        })
+        self.with(key, || Ok(Form::of::<T>(key)?.params(message)))
     }
 
     /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.

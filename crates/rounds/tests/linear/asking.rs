@@ -1,7 +1,11 @@
 //! What is asked, and what an answer gives.
 
 use rmcp::schemars;
-use rounds::{Answer, Ask, Era, FlowError, Limits, Rounds, observe::Station, test::Client};
+use rounds::{
+    Answer, Ask, Era, FlowError, Limits, Rounds,
+    observe::Station,
+    test::{Asked, Client},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -88,6 +92,35 @@ async fn an_answer_that_is_missing_is_asked_for_again_and_unknown_ones_are_ignor
     assert_eq!(asked.message("units"), "Which units?");
     let asked = asked.retry().without("inputResponses").send(&client).await.asked();
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn what_is_asked_again_is_the_same_question() {
+    let stage = stage(|ask: Ask| async move {
+        let (there, back, page): (Result<Units, _>, Result<Units, _>, Result<(), _>) = tokio::join!(
+            ask.form("Which units?").into_future(),
+            ask.form("And for the return?").into_future(),
+            ask.url("Sign in", "https://example.com").into_future(),
+        );
+        page?;
+        Ok(format!("{:?} {:?}", there?, back?))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let first = client.call("trip", json!({})).await.asked();
+    let same = |one: &Asked, other: &Asked| {
+        ["units", "units_2", "url"].iter().for_each(|key| assert_eq!(one.question(key), other.question(key)));
+    };
+    let second = first.retry().without("inputResponses").send(&client).await.asked();
+    same(&second, &first);
+    let noted = second.accept("units", json!({"units": "kelvin"})).send(&client).await.asked();
+    assert_eq!(noted.message("units"), "Which units? (`units` must be one of metric, imperial)");
+    let third = noted.retry().without("inputResponses").send(&client).await.asked();
+    same(&third, &noted);
+    let done = third
+        .accept("units", json!({"units": "metric"}))
+        .accept("units_2", json!({"units": "imperial"}))
+        .respond("url", json!({"action": "accept"}));
+    assert_eq!(done.send(&client).await.text(), "Metric Imperial");
 }
 
 #[tokio::test]
