@@ -142,39 +142,47 @@ impl Tracing {
             otel.name = %format_args!("{method} {target}"),
             otel.kind = "server",
             mcp.method.name = method.as_str(),
-            gen_ai.tool.name = tracing::field::Empty,
-            gen_ai.prompt.name = tracing::field::Empty,
-            mcp.resource.uri = tracing::field::Empty,
+            gen_ai.tool.name = (method == Method::Tool).then_some(target),
+            gen_ai.prompt.name = (method == Method::Prompt).then_some(target),
+            mcp.resource.uri = (method == Method::Resource).then_some(target),
             rounds.flow = tracing::field::Empty,
             rounds.round = tracing::field::Empty,
             rounds.outcome = tracing::field::Empty,
         );
-        let named = match method {
-            Method::Tool => "gen_ai.tool.name",
-            Method::Prompt => "gen_ai.prompt.name",
-            Method::Resource => "mcp.resource.uri",
-        };
-        span.record(named, target);
         #[cfg(feature = "otel")]
         crate::otel::set_parent(&span, &context.meta);
         #[cfg(not(feature = "otel"))]
         let _ = context;
         span
     }
+
+    /// A leg has learnt which flow and which round it is of. Said once, as a subscriber may write down again whatever it is told.
+    pub(crate) fn known(flow: FlowId, round: u32) {
+        let span = tracing::Span::current();
+        if !span.is_none() {
+            span.record("rounds.flow", tracing::field::display(hex(flow)));
+            span.record("rounds.round", round);
+        }
+    }
+}
+
+/// A flow's name as it is displayed, made at once: there is one in every span, and a formatter for each byte is slow.
+fn hex(flow: FlowId) -> String {
+    let digits = flow.as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 impl Observe for Tracing {
     fn event(&self, event: &Event<'_>) {
-        let span = tracing::Span::current();
-        if let Some(flow) = event.flow {
-            span.record("rounds.flow", tracing::field::display(flow));
-        }
-        span.record("rounds.round", event.round);
         match event.station {
             Station::Refused(refusal) => {
                 tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");
             }
             Station::Ended(outcome) => {
+                let span = tracing::Span::current();
+                if event.flow.is_none() {
+                    span.record("rounds.round", event.round);
+                }
                 span.record("rounds.outcome", tracing::field::display(outcome));
                 tracing::debug!(target: "rounds", %outcome, "ended");
             }
@@ -190,5 +198,16 @@ impl Observe for Tracing {
             Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),
             Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_names_a_flow_as_everybody_else_does() {
+        let flow = FlowId::from_bytes([0, 1, 9, 10, 15, 16, 17, 99, 127, 128, 160, 171, 200, 239, 254, 255]);
+        assert_eq!(hex(flow), flow.to_string());
     }
 }

@@ -111,7 +111,11 @@ impl Call {
     ///
     /// See [`SendError`]. There is no limit of time: [`drive`](super::drive) has one.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
-        Leg::first(self).send(&server.into()).await
+        self.send_to(&server.into()).await
+    }
+
+    pub(super) async fn send_to(&self, server: &Server<'_>) -> Result<Sent, SendError> {
+        Leg::First(self).send(server).await
     }
 
     pub(super) fn max_state(&self) -> usize {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::{pending, poll_fn},
     pin::pin,
+    sync::Arc,
     task::Poll,
     time::{Duration, SystemTime},
 };
@@ -47,14 +48,9 @@ pub async fn drive<R: Responder + ?Sized>(
     limits: Limits,
 ) -> Result<Outcome, DriveError> {
     let server = server.into();
-    let longest = server.clock.sleep(limits.longest);
-    let most = limits.longest;
-    let mut drive = Drive { left: limits.total, server, next: start.into(), responder, limits };
-    let ended = tokio::select! {
-        biased;
-        ended = drive.run() => ended,
-        () = longest => Err(Stopped::Longest { most }),
-    };
+    let time = Time::new(server.clock.clone(), &limits);
+    let mut drive = Drive { server, next: start.into(), responder, limits, time };
+    let ended = drive.run().await;
     ended.map_err(|stopped| DriveError { stopped: Box::new(stopped), pending: drive.next.into_pending() })
 }
 
@@ -213,8 +209,7 @@ struct Drive<'a, R: ?Sized> {
     server: Server<'a>,
     responder: &'a R,
     limits: Limits,
-    /// How long the server may still take.
-    left: Duration,
+    time: Time,
     /// What is to be sent. Answers are put in as they come, so that whatever stops the call finds them there.
     next: Start,
 }
@@ -245,17 +240,16 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
     }
 
     async fn leg(&mut self) -> Result<Sent, Stopped> {
-        let Self { server, responder, left, next, .. } = self;
+        let Self { server, responder, time, next, .. } = self;
         let rounds = if let Start::Pending(pending) = next { pending.round() } else { 0 };
         responder.progress(&Progress::Sending { rounds });
         let sent = async {
             match next {
-                Start::Call(call) => call.send(server.clone()).await,
-                Start::Pending(pending) => pending.send(server.clone()).await,
+                Start::Call(call) => call.send_to(server).await,
+                Start::Pending(pending) => pending.send_to(server).await,
             }
         };
-        let sent = within(left, &*server.clock, server.thinking.clone(), sent).await;
-        sent.ok_or(Stopped::Total { most: self.limits.total })?.map_err(Stopped::Leg)
+        time.of_server(server.thinking.clone(), sent).await?.map_err(Stopped::Leg)
     }
 
     async fn wait(&mut self, wait: Duration) -> Result<(), Stopped> {
@@ -263,36 +257,35 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
             self.responder.progress(&Progress::Later { pending, wait });
         }
         let sleep = self.server.clock.sleep(wait);
-        let waited = within(&mut self.left, &*self.server.clock, None, sleep).await;
-        waited.ok_or(Stopped::Total { most: self.limits.total })
+        self.time.of_server(None, sleep).await
     }
 
     /// Has everything answered that is open. The clock stands still.
     async fn ask(&mut self) -> Result<(), Stopped> {
-        let Start::Pending(pending) = &mut self.next else { return Ok(()) };
-        let open = pending.open();
-        let open = pending.questions().iter().filter(|question| open.contains(&question.key()));
-        let open: Vec<Question> = open.cloned().collect();
+        let Self { server, responder, limits, time, next } = self;
+        let Start::Pending(pending) = next else { return Ok(()) };
+        let open = |question: &&Question| pending.answered(question.key()).is_none();
+        let open: Vec<Question> = pending.questions().iter().filter(open).cloned().collect();
         if open.is_empty() {
             return Ok(());
         }
-        if let Some(question) = open.iter().find(|question| !self.responder.can(question.kind())) {
+        if let Some(question) = open.iter().find(|question| !responder.can(question.kind())) {
             return Err(Stopped::CannotAnswer { key: question.key().to_owned(), kind: question.kind() });
         }
-        self.responder.progress(&Progress::Asked(pending));
-        let clock = &*self.server.clock;
-        let asked = open.into_iter().map(|question| {
-            let key = question.key().to_owned();
-            (key, Box::pin(answer(self.responder, question, self.limits.question, clock)) as BoxFuture<'_, _>)
-        });
-        if self.responder.is_concurrent() {
-            together(pending, asked.collect()).await
-        } else {
-            for (key, answer) in asked {
-                pending.answer(&key, answer.await?).map_err(Stopped::Answer)?;
+        responder.progress(&Progress::Asked(pending));
+        let answer = |question| answer(*responder, question, limits.question, &*server.clock);
+        time.of_people(async {
+            if responder.is_concurrent() {
+                let asked = |question: Question| (question.clone(), Box::pin(answer(question)) as BoxFuture<'_, _>);
+                return together(pending, open.into_iter().map(asked).collect()).await;
+            }
+            for question in open {
+                let answer = answer(question.clone()).await?;
+                pending.answer(question.key(), answer).map_err(Stopped::Answer)?;
             }
             Ok(())
-        }
+        })
+        .await?
     }
 }
 
@@ -308,13 +301,14 @@ async fn answer<R: Responder + ?Sized>(
     most: Duration,
     clock: &dyn Clock,
 ) -> Result<Answer, Stopped> {
-    let (key, kind) = (question.key().to_owned(), question.kind());
+    let (asked, kind) = (question.clone(), question.kind());
+    let key = || asked.key().to_owned();
     tokio::select! {
         biased;
-        answer = responder.answer(question) => answer.map_err(|source| Stopped::Responder { key, source }),
-        () = clock.sleep(most) => match kind {
+        answer = responder.answer(question) => answer.map_err(|source| Stopped::Responder { key: key(), source }),
+        () = async { clock.sleep(most).await } => match kind {
             Kind::Form | Kind::Url => Ok(Answer::Cancel),
-            Kind::Sample | Kind::Roots => Err(Stopped::NoAnswer { key, most }),
+            Kind::Sample | Kind::Roots => Err(Stopped::NoAnswer { key: key(), most }),
         },
     }
 }
@@ -322,15 +316,16 @@ async fn answer<R: Responder + ?Sized>(
 /// Waits for all of these at once, up to the first failure. What was answered until then is kept.
 async fn together(
     pending: &mut Pending,
-    mut asked: Vec<(String, BoxFuture<'_, Result<Answer, Stopped>>)>,
+    mut asked: Vec<(Question, BoxFuture<'_, Result<Answer, Stopped>>)>,
 ) -> Result<(), Stopped> {
     poll_fn(|context| {
         let mut at = 0;
-        while let Some((key, answer)) = asked.get_mut(at) {
+        while let Some((question, answer)) = asked.get_mut(at) {
             match answer.as_mut().poll(context) {
                 Poll::Pending => at += 1,
                 Poll::Ready(answer) => {
-                    let kept = answer.and_then(|answer| pending.answer(key, answer).map_err(Stopped::Answer));
+                    let kept = |answer| pending.answer(question.key(), answer).map_err(Stopped::Answer);
+                    let kept = answer.and_then(kept);
                     if kept.is_err() {
                         return Poll::Ready(kept);
                     }
@@ -343,28 +338,89 @@ async fn together(
     .await
 }
 
-/// Waits for this, for as long as there is time left. While somebody thinks, time stands still.
-async fn within<T>(
-    left: &mut Duration,
-    clock: &dyn Clock,
-    mut thinking: Option<Thinking>,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    let mut future = pin!(future);
-    loop {
-        let still = thinking.as_mut().is_some_and(|thinking| *thinking.borrow_and_update() > 0);
-        let began = clock.now();
-        let ready = tokio::select! {
-            biased;
-            ready = &mut future => Some(Some(ready)),
-            () = changed(&mut thinking) => None,
-            () = async { if still { pending().await } else { clock.sleep(*left).await } } => Some(None),
-        };
-        if !still {
-            *left = left.saturating_sub(since(began, clock.now()));
+/// The time that a call has taken, and may still take.
+struct Time {
+    alarm: Alarm,
+    began: SystemTime,
+    longest: Duration,
+    total: Duration,
+    /// How long the server may still take.
+    left: Duration,
+}
+
+impl Time {
+    fn new(clock: Arc<dyn Clock>, limits: &Limits) -> Self {
+        let (longest, total) = (limits.longest, limits.total);
+        Self { began: clock.now(), alarm: Alarm { clock, set: None }, longest, total, left: total }
+    }
+
+    /// Waits for this, for as long as the server has time left. While somebody thinks, its time stands still.
+    async fn of_server<T>(
+        &mut self,
+        mut thinking: Option<Thinking>,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Stopped> {
+        let mut future = pin!(future);
+        loop {
+            let still = thinking.as_mut().is_some_and(|thinking| *thinking.borrow_and_update() > 0);
+            let began = self.alarm.clock.now();
+            let whole = self.whole(began);
+            let (most, stopped) = if still || whole < self.left {
+                (whole, Stopped::Longest { most: self.longest })
+            } else {
+                (self.left, Stopped::Total { most: self.total })
+            };
+            let ready = tokio::select! {
+                biased;
+                ready = &mut future => Some(Ok(ready)),
+                () = changed(&mut thinking) => None,
+                () = self.alarm.ring(most) => Some(Err(stopped)),
+            };
+            if !still {
+                self.left = self.left.saturating_sub(since(began, self.alarm.clock.now()));
+            }
+            if let Some(ready) = ready {
+                return ready;
+            }
         }
-        if let Some(ready) = ready {
-            return ready;
+    }
+
+    /// Waits for this, for as long as there is time left for all of it. The server's time stands still.
+    async fn of_people<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Stopped> {
+        let whole = self.whole(self.alarm.clock.now());
+        tokio::select! {
+            biased;
+            ready = future => Ok(ready),
+            () = self.alarm.ring(whole) => Err(Stopped::Longest { most: self.longest }),
+        }
+    }
+
+    /// How long all of it may still take.
+    fn whole(&self, now: SystemTime) -> Duration {
+        self.longest.saturating_sub(since(self.began, now))
+    }
+}
+
+/// One timer for every limit in turn. To set a timer is dear, and most calls have ended long before it rings.
+struct Alarm {
+    clock: Arc<dyn Clock>,
+    /// When it will ring, and the timer.
+    set: Option<(SystemTime, BoxFuture<'static, ()>)>,
+}
+
+impl Alarm {
+    /// Becomes ready when this much time has passed. A timer that is set to ring before that stays as it is, and is set anew
+    /// once it has rung.
+    async fn ring(&mut self, after: Duration) {
+        let mut now = self.clock.now();
+        let Some(due) = now.checked_add(after) else { return self.clock.sleep(after).await };
+        while now < due {
+            self.set.take_if(|(at, _)| *at > due);
+            let (at, timer) = self.set.get_or_insert_with(|| (due, self.clock.sleep(since(now, due))));
+            timer.await;
+            // A clock that was set back does not make it earlier than when the timer rang.
+            now = self.clock.now().max(*at);
+            self.set = None;
         }
     }
 }

@@ -161,12 +161,12 @@ impl Field {
             None => &none,
         };
         let required = required(schema)?;
-        let places: HashMap<&String, usize> = order.iter().zip(0..).collect();
-        let mut names: Vec<&String> = properties.keys().collect();
+        let places: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
+        let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
         names.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
         // What is required and not described can still be given.
-        names.extend(required.iter().filter(|name| !properties.contains_key(name.as_str())));
-        let field = |name: &String| {
+        names.extend(required.iter().filter(|name| !properties.contains_key(**name)));
+        let field = |name: &str| {
             let schema = properties.get(name).cloned().unwrap_or_else(|| json!({}));
             let suggested = suggested.and_then(|suggested| suggested.get(name));
             Self::of(name, schema, required.contains(name), suggested)
@@ -198,13 +198,12 @@ impl Field {
     }
 }
 
-fn required(schema: &JsonObject) -> Result<BTreeSet<String>, String> {
-    match schema.get("required") {
-        None => Ok(BTreeSet::new()),
-        Some(names) => {
-            serde_json::from_value(names.clone()).map_err(|_| "what it requires is not a list of names".to_owned())
-        }
-    }
+fn required(schema: &JsonObject) -> Result<BTreeSet<&str>, String> {
+    let names = match schema.get("required") {
+        None => Some(BTreeSet::new()),
+        Some(names) => names.as_array().and_then(|names| names.iter().map(Value::as_str).collect()),
+    };
+    names.ok_or_else(|| "what it requires is not a list of names".to_owned())
 }
 
 impl FieldKind {

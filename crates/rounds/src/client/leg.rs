@@ -24,41 +24,51 @@ use super::{
 use crate::{Method, Timestamp};
 
 /// What one leg sends: the call itself, and what the last leg has left to be sent with it.
-pub(super) struct Leg<'a> {
-    call: &'a Call,
-    answers: Option<InputResponses>,
-    state: Option<&'a str>,
-    rounds: u32,
+pub(super) enum Leg<'a> {
+    First(&'a Call),
+    Next(&'a Pending),
 }
 
-impl<'a> Leg<'a> {
-    pub(super) fn first(call: &'a Call) -> Self {
-        Self { call, answers: None, state: None, rounds: 0 }
-    }
-
-    /// The leg after so many rounds.
-    pub(super) fn next(call: &'a Call, answers: Option<InputResponses>, state: Option<&'a str>, rounds: u32) -> Self {
-        Self { call, answers, state, rounds }
-    }
-
+impl Leg<'_> {
     pub(super) async fn send(self, server: &Server<'_>) -> Result<Sent, SendError> {
-        let (call, rounds, with_state) = (self.call, self.rounds, self.state.is_some());
-        let result = request(server.peer, self.request(), own_meta(&call.meta)).await;
-        let result = result.map_err(|error| SendError::of(error, with_state))?;
-        match Reply::of(call.method, result)? {
+        let result = request(server.peer, self.request(), own_meta(&self.call().meta)).await;
+        let result = result.map_err(|error| SendError::of(error, self.state().is_some()))?;
+        match Reply::of(self.call().method, result)? {
             Reply::Done(done) => Ok(Sent::Done(done)),
             Reply::Task(task) => Ok(Sent::Task(task)),
             Reply::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
             Reply::Asks(asks) => {
-                let pending = pending(call.clone(), rounds + 1, asks, server)?;
+                let pending = self.pending(asks, server)?;
                 Ok(if pending.questions().is_empty() { Sent::Later(pending) } else { Sent::Asks(pending) })
             }
         }
     }
 
-    fn request(self) -> ClientRequest {
-        let Call { method, target, arguments, .. } = self.call.clone();
-        let (answers, state) = (self.answers, self.state.map(str::to_owned));
+    fn call(&self) -> &Call {
+        match self {
+            Self::First(call) => call,
+            Self::Next(pending) => &pending.call,
+        }
+    }
+
+    fn state(&self) -> Option<&String> {
+        match self {
+            Self::First(_) => None,
+            Self::Next(pending) => pending.state.as_ref(),
+        }
+    }
+
+    fn answers(&self) -> Option<InputResponses> {
+        match self {
+            Self::First(_) => None,
+            Self::Next(pending) => pending.wire_answers(),
+        }
+    }
+
+    fn request(&self) -> ClientRequest {
+        let Call { method, target, arguments, .. } = self.call();
+        let (target, arguments) = (target.clone(), arguments.clone());
+        let (answers, state) = (self.answers(), self.state().cloned());
         match method {
             Method::Tool => {
                 let mut params = CallToolRequestParams::new(target);
@@ -75,6 +85,14 @@ impl<'a> Leg<'a> {
                 (params.input_responses, params.request_state) = (answers, state);
                 ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
             }
+        }
+    }
+
+    /// The round after this leg.
+    fn pending(&self, asks: Asks, server: &Server<'_>) -> Result<Pending, BadServer> {
+        match self {
+            Self::First(call) => pending((*call).clone(), 1, asks, server),
+            Self::Next(last) => pending(last.start_over(), last.round() + 1, asks, server),
         }
     }
 }
@@ -106,9 +124,10 @@ fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pe
 async fn request(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
-    meta: RequestMetaObject,
+    meta: Option<RequestMetaObject>,
 ) -> Result<ServerResult, ServiceError> {
-    let options = PeerRequestOptions::no_options().with_meta(meta);
+    let mut options = PeerRequestOptions::no_options();
+    options.meta = meta;
     let handle = peer.send_cancellable_request(request, options).await?;
     let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
     let response = handle.await_response().await;
@@ -116,11 +135,14 @@ async fn request(
     response
 }
 
-/// The caller's `_meta`, without what is not the caller's to say.
-fn own_meta(meta: &JsonObject) -> RequestMetaObject {
+/// The caller's `_meta`, if there is any, without what is not the caller's to say.
+fn own_meta(meta: &JsonObject) -> Option<RequestMetaObject> {
+    if meta.is_empty() {
+        return None;
+    }
     let own = |key: &str| key != "progressToken" && !key.starts_with("io.modelcontextprotocol/");
     let own: JsonObject = meta.iter().filter(|(key, _)| own(key)).map(|(key, v)| (key.clone(), v.clone())).collect();
-    own.into()
+    Some(own.into())
 }
 
 /// Tells the server about a request whose response nobody waits for any more.

@@ -181,7 +181,10 @@ impl Pending {
     /// When something is [open](Self::open), the server is another than the one that [asked](Self::origin), or the
     /// connection is one of the legacy era: then nothing is sent. See [`SendError`] for the rest.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
-        let server = server.into();
+        self.send_to(&server.into()).await
+    }
+
+    pub(super) async fn send_to(&self, server: &Server<'_>) -> Result<Sent, SendError> {
         let open = self.open();
         if !open.is_empty() {
             return Err(SendError::Open { keys: open.into_iter().map(str::to_owned).collect() });
@@ -193,18 +196,12 @@ impl Pending {
         if !self.origin().is_same(&found) {
             return Err(SendError::OtherServer { asked_by: Box::new(self.origin().clone()), found: Box::new(found) });
         }
-        let call = self.remembering();
-        Leg::next(&call, self.wire_answers(), self.state.as_deref(), self.round).send(&server).await
+        Leg::Next(self).send(server).await
     }
 
     /// The same call from the beginning, for when the server no longer takes an answer. What was answered in this round
     /// and in those before is not sent: it comes back as [`Field::suggested`], for whoever is asked again.
     pub fn start_over(&self) -> Call {
-        self.remembering()
-    }
-
-    /// The call, with the forms of this round added to what it remembers.
-    fn remembering(&self) -> Call {
         let mut call = self.call.clone();
         for (key, answer) in &self.answers {
             if let Answer::Form(content) = answer {
@@ -214,7 +211,7 @@ impl Pending {
         call
     }
 
-    fn wire_answers(&self) -> Option<InputResponses> {
+    pub(super) fn wire_answers(&self) -> Option<InputResponses> {
         let answers = self.answers.iter().map(|(key, answer)| (key.clone(), answer.to_wire()));
         (!self.questions.is_empty()).then(|| answers.collect())
     }

@@ -2,9 +2,9 @@
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, InputRequest, JsonObject};
+use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, InputRequest, JsonObject, RequestMetaObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,19 +17,25 @@ pub(super) const MAX_BYTES: usize = 8 << 20;
 /// How large a question may be that a person is to read, in bytes.
 const MAX_FORM_BYTES: usize = 256 << 10;
 
-/// A question, to be shown to somebody together with who asks.
+/// A question, to be shown to somebody together with who asks. Clones are the same question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    key: String,
-    asked: Asked,
-    raw: RawQuestion,
+    read: Arc<Read>,
     context: Arc<Context>,
 }
 
+/// A question as it came, and what it says.
+#[derive(Debug, PartialEq)]
+struct Read {
+    key: String,
+    asked: Asked,
+    raw: RawQuestion,
+}
+
 /// What a question is about, by its kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Asked {
-    Form { message: String, schema: JsonObject, fields: Vec<Field> },
+    Form { message: String, fields: Vec<Field> },
     Url { message: String, url: String },
     Sample(Box<CreateMessageRequestParams>),
     Roots,
@@ -46,12 +52,12 @@ pub(super) struct Context {
 impl Question {
     /// The key that its answer goes by. A question that a legacy server [pushed](Self::is_pushed) has none: it is empty.
     pub fn key(&self) -> &str {
-        &self.key
+        &self.read.key
     }
 
     /// What kind of answer it wants.
     pub fn kind(&self) -> Kind {
-        match self.asked {
+        match self.read.asked {
             Asked::Form { .. } => Kind::Form,
             Asked::Url { .. } => Kind::Url,
             Asked::Sample(_) => Kind::Sample,
@@ -62,7 +68,7 @@ impl Question {
     /// The question in the server's words; in ours where it has none. They come from the server: whoever shows them on a
     /// terminal takes control characters out.
     pub fn message(&self) -> &str {
-        match &self.asked {
+        match &self.read.asked {
             Asked::Form { message, .. } | Asked::Url { message, .. } => message,
             Asked::Sample(_) => "The server wants to use your model.",
             Asked::Roots => "The server wants to know your roots.",
@@ -72,7 +78,7 @@ impl Question {
     /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
     /// only asks for consent.
     pub fn fields(&self) -> &[Field] {
-        match &self.asked {
+        match &self.read.asked {
             Asked::Form { fields, .. } => fields,
             _ => &[],
         }
@@ -85,7 +91,7 @@ impl Question {
 
     /// The page to visit. Show it whole, and open it only when told to.
     pub fn url(&self) -> Option<&str> {
-        match &self.asked {
+        match &self.read.asked {
             Asked::Url { url, .. } => Some(url),
             _ => None,
         }
@@ -93,7 +99,7 @@ impl Question {
 
     /// What the model is to be given.
     pub fn sample(&self) -> Option<&CreateMessageRequestParams> {
-        match &self.asked {
+        match &self.read.asked {
             Asked::Sample(params) => Some(params),
             _ => None,
         }
@@ -116,7 +122,7 @@ impl Question {
 
     /// The question as it came: its method and its parameters.
     pub fn raw(&self) -> (&str, &Value) {
-        (&self.raw.method, &self.raw.params)
+        (&self.read.raw.method, &self.read.raw.params)
     }
 
     /// Checks an answer to this question. Whole numbers that were spelled as floats come back as such, and what the form
@@ -126,13 +132,15 @@ impl Question {
     ///
     /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
     pub fn check(&self, answer: Answer) -> Result<Answer, AnswerError> {
+        let Read { key, asked, raw } = &*self.read;
         if !answer.fits(self.kind()) {
-            return Err(AnswerError::OtherKind { key: self.key.clone(), wanted: self.kind() });
+            return Err(AnswerError::OtherKind { key: key.clone(), wanted: self.kind() });
         }
-        match (answer, &self.asked) {
-            (Answer::Form(content), Asked::Form { schema, fields, .. }) => {
-                let invalid = |problem| AnswerError::Invalid { key: self.key.clone(), problem };
-                let mut checked = check(schema, &Value::Object(content.clone())).map_err(invalid)?;
+        match (answer, asked, raw.schema()) {
+            (Answer::Form(content), Asked::Form { fields, .. }, Some(schema)) => {
+                let invalid = |problem| AnswerError::Invalid { key: key.clone(), problem };
+                let content = Value::Object(content);
+                let mut checked = check(schema, &content).map_err(invalid)?;
                 // What is required and not described is let through as it is.
                 for Field { name, .. } in fields.iter().filter(|field| field.required) {
                     if let (None, Some(value)) = (checked.get(name), content.get(name)) {
@@ -141,7 +149,7 @@ impl Question {
                 }
                 Ok(Answer::Form(checked))
             }
-            (answer, _) => Ok(answer),
+            (answer, ..) => Ok(answer),
         }
     }
 
@@ -167,11 +175,11 @@ impl Question {
             "roots/list" => Asked::Roots,
             other => return Err(format!("{:?} is no question", super::error::short(other))),
         };
-        Ok(Self { key, asked, raw, context })
+        Ok(Self { read: Arc::new(Read { key, asked, raw }), context })
     }
 
     pub(super) fn to_raw(&self) -> (&str, &RawQuestion) {
-        (&self.key, &self.raw)
+        (&self.read.key, &self.read.raw)
     }
 }
 
@@ -180,13 +188,12 @@ fn elicitation(raw: &RawQuestion, suggested: Option<&JsonObject>) -> Result<Aske
     let message = text("message").ok_or("it has no message")?;
     match raw.params.get("mode").map(Value::as_str) {
         None | Some(Some("form")) => {
-            let schema = raw.params.get("requestedSchema").and_then(Value::as_object);
-            let schema = schema.ok_or("its schema is not an object")?.clone();
+            let schema = raw.schema().ok_or("its schema is not an object")?;
             if schema.get("type").is_some_and(|name| name != "object") {
                 return Err("its schema is not that of an object".to_owned());
             }
-            let fields = Field::of_schema(&schema, &raw.order, suggested)?;
-            Ok(Asked::Form { message, schema, fields })
+            let fields = Field::of_schema(schema, &raw.order, suggested)?;
+            Ok(Asked::Form { message, fields })
         }
         Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
         Some(_) => Err("its mode is neither form nor url".to_owned()),
@@ -207,19 +214,28 @@ pub(super) struct RawQuestion {
 impl RawQuestion {
     /// The question that rmcp has read.
     pub(super) fn of_request(request: &InputRequest) -> Result<Self, String> {
-        let json = serde_json::to_value(request).map_err(|_| "it is not JSON".to_owned())?;
-        let order = match request {
-            InputRequest::Elicitation(request) => Self::order(&request.params),
-            _ => Vec::new(),
-        };
-        Ok(Self { order, ..Self::of_json(&json)? })
+        fn json(read: &impl Serialize) -> Result<Value, String> {
+            serde_json::to_value(read).map_err(|_| "it is not JSON".to_owned())
+        }
+        let InputRequest::Elicitation(request) = request else { return Self::of_json(json(request)?) };
+        // Mostly it is a form. Its parameters alone are a good deal less work than all of the request around them.
+        let mut params = json(&request.params)?;
+        if let (Some(meta), Some(params)) = (request.extensions.get::<RequestMetaObject>(), params.as_object_mut()) {
+            params.insert("_meta".to_owned(), json(meta)?);
+        }
+        Ok(Self { method: "elicitation/create".to_owned(), params, order: Self::order(&request.params) })
     }
 
     /// The question that rmcp could not read.
-    pub(super) fn of_json(json: &Value) -> Result<Self, String> {
-        let method = json.get("method").and_then(Value::as_str).ok_or("it has no method")?;
-        let params = json.get("params").cloned().unwrap_or_default();
-        Ok(Self { method: method.to_owned(), params, order: Vec::new() })
+    pub(super) fn of_json(mut json: Value) -> Result<Self, String> {
+        let mut take = |name: &str| json.get_mut(name).map(Value::take).unwrap_or_default();
+        let Value::String(method) = take("method") else { return Err("it has no method".to_owned()) };
+        Ok(Self { method, params: take("params"), order: Vec::new() })
+    }
+
+    /// The schema of a form.
+    fn schema(&self) -> Option<&JsonObject> {
+        self.params.get("requestedSchema").and_then(Value::as_object)
     }
 
     pub(super) fn order(params: &ElicitRequestParams) -> Vec<String> {
@@ -233,12 +249,29 @@ impl RawQuestion {
 
     /// How much there is of it, in bytes of JSON; or that it is more than anybody is shown.
     pub(super) fn check_size(&self) -> Result<usize, String> {
-        let (bytes, most) = (self.params.to_string().len(), self.most());
+        let (mut bytes, most) = (Bytes(0), self.most());
+        // JSON can be written as JSON, and counting does not fail.
+        let _ = serde_json::to_writer(&mut bytes, &self.params);
+        let Bytes(bytes) = bytes;
         if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
     }
 
     fn most(&self) -> usize {
         // What a model is given may have pictures in it.
         if self.method == "sampling/createMessage" { MAX_BYTES } else { MAX_FORM_BYTES }
+    }
+}
+
+/// Counts what is written.
+struct Bytes(usize);
+
+impl io::Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

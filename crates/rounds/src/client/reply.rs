@@ -69,7 +69,7 @@ impl Reply {
             None => Done::of_json(method, result).map(Self::Done),
             Some(Value::String(name)) => match name.as_str() {
                 "complete" => Done::of_json(method, result).map(Self::Done),
-                "input_required" => Asks::of_json(&result).map(Self::Asks),
+                "input_required" => Asks::of_json(result).map(Self::Asks),
                 "task" if method == Method::Tool => match CreateTaskResult::deserialize(result) {
                     Ok(task) => Ok(Self::Task(Box::new(task))),
                     Err(_) => Err(wrong("it is no task")),
@@ -100,42 +100,42 @@ impl Done {
 impl Asks {
     fn of_result(result: InputRequiredResult) -> Result<Self, BadServer> {
         let requests = result.input_requests.unwrap_or_default();
-        let questions = requests.iter().map(|(key, request)| (key.as_str(), RawQuestion::of_request(request)));
+        let questions = requests.into_iter().map(|(key, request)| (key, RawQuestion::of_request(&request)));
         let expires_in = result.meta.as_ref().and_then(|meta| meta.get(EXPIRES_IN));
         Self::new(questions, result.request_state, expires_in)
     }
 
-    fn of_json(result: &Value) -> Result<Self, BadServer> {
-        let none = serde_json::Map::new();
-        let requests = match result.get("inputRequests") {
-            Some(Value::Object(requests)) => requests,
-            None | Some(Value::Null) => &none,
-            Some(_) => return Err(BadServer::Unreadable { what: "inputRequests" }),
+    fn of_json(mut result: Value) -> Result<Self, BadServer> {
+        let mut take = |name: &str| result.get_mut(name).map(Value::take).unwrap_or_default();
+        let requests = match take("inputRequests") {
+            Value::Object(requests) => requests,
+            Value::Null => serde_json::Map::new(),
+            _ => return Err(BadServer::Unreadable { what: "inputRequests" }),
         };
-        let state = match result.get("requestState") {
-            Some(Value::String(state)) => Some(state.clone()),
-            None | Some(Value::Null) => None,
-            Some(_) => return Err(BadServer::Unreadable { what: "requestState" }),
+        let state = match take("requestState") {
+            Value::String(state) => Some(state),
+            Value::Null => None,
+            _ => return Err(BadServer::Unreadable { what: "requestState" }),
         };
-        let questions = requests.iter().map(|(key, request)| (key.as_str(), RawQuestion::of_json(request)));
+        let questions = requests.into_iter().map(|(key, request)| (key, RawQuestion::of_json(request)));
         Self::new(questions, state, result.get("_meta").and_then(|meta| meta.get(EXPIRES_IN)))
     }
 
-    fn new<'a>(
-        questions: impl Iterator<Item = (&'a str, Result<RawQuestion, String>)>,
+    fn new(
+        questions: impl Iterator<Item = (String, Result<RawQuestion, String>)>,
         state: Option<String>,
         expires_in: Option<&Value>,
     ) -> Result<Self, BadServer> {
         let mut read = Vec::new();
         let mut bytes = 0;
         for (key, question) in questions {
-            let question = question.map_err(|why| BadServer::Question { key: short(key).to_string(), why })?;
+            let question = question.map_err(|why| BadServer::Question { key: short(&key).to_string(), why })?;
             bytes += question.check_size().map_err(|what| BadServer::AsksTooMuch { what })?;
-            read.push((key.to_owned(), question));
             let too_much = |what: String| Err(BadServer::AsksTooMuch { what });
             if key.len() > MAX_NAME {
                 return too_much(format!("a key of more than {MAX_NAME} bytes"));
             }
+            read.push((key, question));
             if read.len() > MAX_QUESTIONS {
                 return too_much(format!("more than {MAX_QUESTIONS} at once"));
             }

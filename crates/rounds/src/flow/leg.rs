@@ -798,6 +798,7 @@ impl<'a> Leg<'a> {
     fn known(&mut self, round: RoundId) {
         self.round = round;
         self.known = true;
+        Tracing::known(round.flow, round.number);
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {
