@@ -380,6 +380,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn replies_that_share_memory_come_back_as_they_were_and_go_by_age() {
+        let ledger = MemoryLedger::with_limits(1000, 6400);
+        let reply = |number: u32| number.to_be_bytes().repeat(8);
+        for number in 1..=300 {
+            assert!(matches!(ledger.claim(round(number), bid(0, 100)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+            assert!(ledger.settle(round(number), 1, Some(reply(number)), None).await.unwrap());
+        }
+        let mut kept = 0;
+        for number in 1..=300 {
+            match ledger.claim(round(number), bid(1, 100)).await.unwrap() {
+                Claimed::Done(None) => assert_eq!(kept, 0, "{number} is gone, and an older one is not"),
+                Claimed::Done(Some(again)) => {
+                    assert_eq!(again, reply(number));
+                    kept += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let table = ledger.table();
+        assert_eq!(table.replies.bytes, kept * 32);
+        assert!((6400 - 100..=6400).contains(&table.replies.bytes), "{} of 6400 bytes", table.replies.bytes);
+        assert!(table.replies.segments.len() < kept);
+    }
+
+    #[tokio::test]
     async fn a_round_that_is_over_needs_no_state_any_more() {
         let ledger = MemoryLedger::new();
         ledger.admit(round(1), keep(0, 100), Some(vec![0; 9])).await.unwrap();
