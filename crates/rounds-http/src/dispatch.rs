@@ -44,14 +44,14 @@ pub(crate) enum Form {
 }
 
 /// Runs the handler, and makes a response of what it says. When `stop` comes first, it is the one that rmcp gives then.
-pub(crate) async fn answer<H: ServerHandler>(
+pub(crate) fn answer<H: ServerHandler>(
     handler: Arc<H>,
     peer: Peer<RoleServer>,
     accepted: Accepted,
     head: Parts,
     stop: &CancellationToken,
     form: Form,
-) -> BoxResponse {
+) -> impl Future<Output = BoxResponse> + Send {
     let Accepted { id, meta, request } = accepted;
     tracing::debug!(%id, method = request.method(), "received request");
     let mut context = RequestContext::new(id.clone(), peer);
@@ -64,10 +64,13 @@ pub(crate) async fn answer<H: ServerHandler>(
         // It can outlive the connection, and so it owns what it needs.
         handler: Some(Box::pin(async move { Service::handle_request(&*handler, request, context).await })),
     };
-    tokio::select! {
-        biased;
-        said = running => response(said, id, form),
-        () = stop.cancelled() => failure("empty response", "no response message received from handler"),
+    // The future has room for these, and not for what the handler was given.
+    async move {
+        tokio::select! {
+            biased;
+            said = running => response(said, id, form),
+            () = stop.cancelled() => failure("empty response", "no response message received from handler"),
+        }
     }
 }
 
