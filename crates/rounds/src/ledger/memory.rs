@@ -293,6 +293,11 @@ impl Replies {
         let place = spot.segment.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
         if let Some(segment) = place.and_then(|place| self.segments.get_mut(place)) {
             segment.wanted -= 1;
+            if segment.wanted == 0 {
+                // Those before it may be wanted for longer.
+                self.bytes -= segment.bytes.len();
+                segment.bytes = Vec::new();
+            }
         }
         while self.segments.front().is_some_and(|segment| segment.wanted == 0) {
             self.drop_first();
@@ -402,6 +407,21 @@ mod tests {
         assert_eq!(table.replies.bytes, kept * 32);
         assert!((6400 - 100..=6400).contains(&table.replies.bytes), "{} of 6400 bytes", table.replies.bytes);
         assert!(table.replies.segments.len() < kept);
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_is_wanted_for_long_does_not_keep_those_that_are_not() {
+        let ledger = MemoryLedger::with_limits(1000, 6400);
+        for number in 1..=100 {
+            let until = if number == 1 { 1000 } else { 100 };
+            assert!(matches!(ledger.claim(round(number), bid(0, until)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+            assert!(ledger.settle(round(number), 1, Some(vec![7; 32]), None).await.unwrap());
+        }
+        ledger.admit(round(101), keep(200, 300), None).await.unwrap();
+        assert!(ledger.table().replies.bytes < 100, "no more than the segment of the one");
+        assert!(
+            matches!(ledger.claim(round(1), bid(201, 1000)).await, Ok(Claimed::Done(Some(reply))) if reply == [7; 32])
+        );
     }
 
     #[tokio::test]
