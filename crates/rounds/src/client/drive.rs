@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::{pending, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::{Duration, SystemTime},
@@ -243,12 +243,12 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
         let Self { server, responder, time, next, .. } = self;
         let rounds = if let Start::Pending(pending) = next { pending.round() } else { 0 };
         responder.progress(&Progress::Sending { rounds });
-        let sent = async {
+        let sent = pin!(async {
             match next {
                 Start::Call(call) => call.send_to(server).await,
                 Start::Pending(pending) => pending.send_to(server).await,
             }
-        };
+        });
         time.of_server(server.thinking.clone(), sent).await?.map_err(Stopped::Leg)
     }
 
@@ -256,8 +256,8 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
         if let Start::Pending(pending) = &self.next {
             self.responder.progress(&Progress::Later { pending, wait });
         }
-        let sleep = self.server.clock.sleep(wait);
-        self.time.of_server(None, sleep).await
+        let mut sleep = self.server.clock.sleep(wait);
+        self.time.of_server(None, sleep.as_mut()).await
     }
 
     /// Has everything answered that is open. The clock stands still.
@@ -274,7 +274,7 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
         }
         responder.progress(&Progress::Asked(pending));
         let answer = |question| answer(*responder, question, limits.question, &*server.clock);
-        time.of_people(async {
+        let asked = pin!(async {
             if responder.is_concurrent() {
                 let asked = |question: Question| (question.clone(), Box::pin(answer(question)) as BoxFuture<'_, _>);
                 return together(pending, open.into_iter().map(asked).collect()).await;
@@ -284,8 +284,8 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
                 pending.answer(question.key(), answer).map_err(Stopped::Answer)?;
             }
             Ok(())
-        })
-        .await?
+        });
+        time.of_people(asked).await?
     }
 }
 
@@ -339,6 +339,8 @@ async fn together(
 }
 
 /// The time that a call has taken, and may still take.
+///
+/// What is waited for is pinned where it is: a future that is handed over has room for it twice, and a leg is large.
 struct Time {
     alarm: Alarm,
     began: SystemTime,
@@ -358,9 +360,8 @@ impl Time {
     async fn of_server<T>(
         &mut self,
         mut thinking: Option<Thinking>,
-        future: impl Future<Output = T>,
+        mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     ) -> Result<T, Stopped> {
-        let mut future = pin!(future);
         loop {
             let still = thinking.as_mut().is_some_and(|thinking| *thinking.borrow_and_update() > 0);
             let began = self.alarm.clock.now();
@@ -386,7 +387,7 @@ impl Time {
     }
 
     /// Waits for this, for as long as there is time left for all of it. The server's time stands still.
-    async fn of_people<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Stopped> {
+    async fn of_people<T>(&mut self, future: Pin<&mut impl Future<Output = T>>) -> Result<T, Stopped> {
         let whole = self.whole(self.alarm.clock.now());
         tokio::select! {
             biased;

@@ -148,19 +148,34 @@ impl Field {
         &self.schema
     }
 
-    /// The fields of a form's schema, in the order in which they are to be shown.
-    pub(super) fn of_schema(
-        schema: &JsonObject,
-        order: &[String],
-        suggested: Option<&JsonObject>,
-    ) -> Result<Vec<Self>, String> {
+    /// Whether a form's schema has fields that can be shown, or what is wrong with it.
+    pub(super) fn check_schema(schema: &JsonObject) -> Result<(), String> {
         let none = JsonObject::new();
         let properties = match schema.get("properties") {
             Some(Value::Object(properties)) => properties,
             Some(_) => return Err("its properties are not an object".to_owned()),
             None => &none,
         };
-        let required = required(schema)?;
+        let required = match schema.get("required") {
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => names.as_slice(),
+            Some(_) => return Err("what it requires is not a list of names".to_owned()),
+            None => &[],
+        };
+        let mut names = properties.keys().map(String::as_str).chain(required.iter().filter_map(Value::as_str));
+        if names.any(|name| name.len() > MAX_NAME) {
+            return Err(format!("it has a field with a name of more than {MAX_NAME} bytes"));
+        }
+        match properties.iter().find(|(_, schema)| !schema.is_object()) {
+            Some((name, _)) => Err(format!("its field {name:?} has no schema")),
+            None => Ok(()),
+        }
+    }
+
+    /// The fields of a form's schema, in the order in which they are to be shown.
+    pub(super) fn of_schema(schema: &JsonObject, order: &[String], suggested: Option<&JsonObject>) -> Vec<Self> {
+        let none = JsonObject::new();
+        let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+        let required: BTreeSet<&str> = required(schema).collect();
         let places: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
         let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
         names.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
@@ -174,18 +189,12 @@ impl Field {
         names.into_iter().map(field).collect()
     }
 
-    fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Result<Self, String> {
-        if name.len() > MAX_NAME {
-            return Err(format!("it has a field with a name of more than {MAX_NAME} bytes"));
-        }
-        if !schema.is_object() {
-            return Err(format!("its field {name:?} has no schema"));
-        }
+    fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Self {
         let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str).map(str::to_owned);
         // Checking takes as long as there are items and choices, multiplied.
         let long = |value: &Value| value.as_array().is_some_and(|items| items.len() > MAX_DEFAULT_ITEMS);
         let fits = |value: &&Value| !long(value) && check_field(&schema, value).is_ok();
-        Ok(Self {
+        Self {
             name: name.to_owned(),
             label: text("title").filter(|title| !title.is_empty()).unwrap_or_else(|| name.to_owned()),
             description: text("description"),
@@ -194,16 +203,13 @@ impl Field {
             default: schema.get("default").filter(fits).cloned(),
             suggested: suggested.filter(fits).cloned(),
             schema,
-        })
+        }
     }
 }
 
-fn required(schema: &JsonObject) -> Result<BTreeSet<&str>, String> {
-    let names = match schema.get("required") {
-        None => Some(BTreeSet::new()),
-        Some(names) => names.as_array().and_then(|names| names.iter().map(Value::as_str).collect()),
-    };
-    names.ok_or_else(|| "what it requires is not a list of names".to_owned())
+/// The names of what an answer has to have.
+pub(super) fn required(schema: &JsonObject) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 impl FieldKind {

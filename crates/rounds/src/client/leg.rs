@@ -128,7 +128,7 @@ async fn request(
 ) -> Result<ServerResult, ServiceError> {
     let mut options = PeerRequestOptions::no_options();
     options.meta = meta;
-    let handle = peer.send_cancellable_request(request, options).await?;
+    let handle = peer.send_request_with_option(request, options).await?;
     let mut abandoned = Abandoned { peer, id: Some(handle.id.clone()) };
     let response = handle.await_response().await;
     abandoned.id = None;

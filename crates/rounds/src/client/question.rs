@@ -2,13 +2,17 @@
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, InputRequest, JsonObject, RequestMetaObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, AnswerError, Field, Origin};
+use super::{Answer, AnswerError, Field, Origin, field::required};
 use crate::{Kind, Timestamp, check::check};
 
 /// How large the questions of a round may be together, in bytes.
@@ -25,17 +29,28 @@ pub struct Question {
 }
 
 /// A question as it came, and what it says.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Read {
     key: String,
     asked: Asked,
     raw: RawQuestion,
+    /// How the form was filled in before.
+    suggested: Option<JsonObject>,
+    /// The form's fields, once somebody has looked at them: who knows a question by its key does not.
+    fields: OnceLock<Vec<Field>>,
+}
+
+/// All else is read off these.
+impl PartialEq for Read {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.raw == other.raw && self.suggested == other.suggested
+    }
 }
 
 /// What a question is about, by its kind.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 enum Asked {
-    Form { message: String, fields: Vec<Field> },
+    Form { message: String },
     Url { message: String, url: String },
     Sample(Box<CreateMessageRequestParams>),
     Roots,
@@ -69,7 +84,7 @@ impl Question {
     /// terminal takes control characters out.
     pub fn message(&self) -> &str {
         match &self.read.asked {
-            Asked::Form { message, .. } | Asked::Url { message, .. } => message,
+            Asked::Form { message } | Asked::Url { message, .. } => message,
             Asked::Sample(_) => "The server wants to use your model.",
             Asked::Roots => "The server wants to know your roots.",
         }
@@ -78,10 +93,9 @@ impl Question {
     /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
     /// only asks for consent.
     pub fn fields(&self) -> &[Field] {
-        match &self.read.asked {
-            Asked::Form { fields, .. } => fields,
-            _ => &[],
-        }
+        let Read { asked: Asked::Form { .. }, raw, suggested, fields, .. } = &*self.read else { return &[] };
+        let read = |schema| Field::of_schema(schema, &raw.order, suggested.as_ref());
+        fields.get_or_init(|| raw.schema().map(read).unwrap_or_default())
     }
 
     /// The field of this name.
@@ -132,24 +146,24 @@ impl Question {
     ///
     /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
     pub fn check(&self, answer: Answer) -> Result<Answer, AnswerError> {
-        let Read { key, asked, raw } = &*self.read;
+        let Read { key, raw, .. } = &*self.read;
         if !answer.fits(self.kind()) {
             return Err(AnswerError::OtherKind { key: key.clone(), wanted: self.kind() });
         }
-        match (answer, asked, raw.schema()) {
-            (Answer::Form(content), Asked::Form { fields, .. }, Some(schema)) => {
+        match (answer, raw.schema()) {
+            (Answer::Form(content), Some(schema)) => {
                 let invalid = |problem| AnswerError::Invalid { key: key.clone(), problem };
                 let content = Value::Object(content);
                 let mut checked = check(schema, &content).map_err(invalid)?;
                 // What is required and not described is let through as it is.
-                for Field { name, .. } in fields.iter().filter(|field| field.required) {
+                for name in required(schema) {
                     if let (None, Some(value)) = (checked.get(name), content.get(name)) {
-                        checked.insert(name.clone(), value.clone());
+                        checked.insert(name.to_owned(), value.clone());
                     }
                 }
                 Ok(Answer::Form(checked))
             }
-            (answer, ..) => Ok(answer),
+            (answer, _) => Ok(answer),
         }
     }
 
@@ -167,7 +181,7 @@ impl Question {
         suggested: Option<&JsonObject>,
     ) -> Result<Self, String> {
         let asked = match raw.method.as_str() {
-            "elicitation/create" => elicitation(&raw, suggested)?,
+            "elicitation/create" => elicitation(&raw)?,
             "sampling/createMessage" => {
                 let params = CreateMessageRequestParams::deserialize(&raw.params);
                 Asked::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?))
@@ -175,7 +189,8 @@ impl Question {
             "roots/list" => Asked::Roots,
             other => return Err(format!("{:?} is no question", super::error::short(other))),
         };
-        Ok(Self { read: Arc::new(Read { key, asked, raw }), context })
+        let (suggested, fields) = (suggested.cloned(), OnceLock::new());
+        Ok(Self { read: Arc::new(Read { key, asked, raw, suggested, fields }), context })
     }
 
     pub(super) fn to_raw(&self) -> (&str, &RawQuestion) {
@@ -183,7 +198,7 @@ impl Question {
     }
 }
 
-fn elicitation(raw: &RawQuestion, suggested: Option<&JsonObject>) -> Result<Asked, String> {
+fn elicitation(raw: &RawQuestion) -> Result<Asked, String> {
     let text = |name: &str| raw.params.get(name).and_then(Value::as_str).map(str::to_owned);
     let message = text("message").ok_or("it has no message")?;
     match raw.params.get("mode").map(Value::as_str) {
@@ -192,8 +207,8 @@ fn elicitation(raw: &RawQuestion, suggested: Option<&JsonObject>) -> Result<Aske
             if schema.get("type").is_some_and(|name| name != "object") {
                 return Err("its schema is not that of an object".to_owned());
             }
-            let fields = Field::of_schema(schema, &raw.order, suggested)?;
-            Ok(Asked::Form { message, fields })
+            Field::check_schema(schema)?;
+            Ok(Asked::Form { message })
         }
         Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
         Some(_) => Err("its mode is neither form nor url".to_owned()),
