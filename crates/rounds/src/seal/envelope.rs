@@ -123,6 +123,14 @@ impl Resume {
         Some(state)
     }
 
+    /// The state that the handler kept itself: the one part that may be large.
+    fn state(&self) -> Option<&str> {
+        match self {
+            Self::Handler(kept) | Self::Posed(kept, _) => kept.state.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether the handler waits somewhere, instead of being called again.
     pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Frame | Self::FrameAt(_))
@@ -202,7 +210,7 @@ impl Envelope {
     /// The plaintext of a token.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         // Most are not longer, and need no second piece of memory.
-        let mut start = Vec::with_capacity(512);
+        let mut start = Vec::with_capacity(512 + self.resume.state().map_or(0, str::len));
         start.push(VERSION);
         postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
     }

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 pub(crate) use super::cipher::Nonce;
 use super::{
-    cipher::{self, Unopened},
+    cipher::{self, KEY_ID_BYTES, Unopened},
     ring::{DerivedRing, is_ephemeral_of_this_process},
 };
 use crate::refusal::Refusal;
@@ -15,11 +15,18 @@ const PREFIX: &str = "r1.";
 
 /// Encrypts and authenticates what a token carries.
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> String {
-    let bytes = cipher::seal(ring, nonce, PREFIX.into(), plaintext);
+    let bytes = cipher::seal(ring, nonce, context(), plaintext);
     let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
     token.push_str(PREFIX);
-    URL_SAFE_NO_PAD.encode_string(&bytes, &mut token);
+    base64_simd::URL_SAFE_NO_PAD.encode_append(&bytes, &mut token);
     token
+}
+
+/// What no other kind of sealed bytes has: the prefix. There is room for the key's id behind it.
+fn context() -> Vec<u8> {
+    let mut context = Vec::with_capacity(PREFIX.len() + KEY_ID_BYTES);
+    context.extend_from_slice(PREFIX.as_bytes());
+    context
 }
 
 /// Verifies and decrypts a token, or says why not.
@@ -30,7 +37,7 @@ pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<
     let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
     // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
-    cipher::open(ring, PREFIX.into(), bytes).map_err(|unopened| match unopened {
+    cipher::open(ring, context(), bytes).map_err(|unopened| match unopened {
         Unopened::Short => Refusal::NotAToken,
         Unopened::UnknownKey(id) if is_ephemeral_of_this_process(id) => Refusal::OtherRoundsOfThisProcess,
         Unopened::UnknownKey(_) => Refusal::UnknownKey,
@@ -43,10 +50,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::seal::{
-        cipher::KEY_ID_BYTES,
-        ring::{KeyId, KeyRing, Purpose},
-    };
+    use crate::seal::ring::{KeyId, KeyRing, Purpose};
 
     const LIMIT: usize = 64 * 1024;
 
