@@ -7,9 +7,9 @@ use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient,
     model::{
         CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-        ElicitationCapability, ProtocolVersion,
+        ElicitationCapability, JsonObject, ProtocolVersion,
     },
-    service::{RequestContext, serve_server},
+    service::{RequestContext, RunningService, serve_server},
 };
 use rounds::{
     Rounds,
@@ -30,8 +30,21 @@ const TURNS: usize = 4001;
 /// Turns that are not counted.
 const WARM_UP: usize = 400;
 
-/// A client as rmcp has them.
-struct Person;
+/// A client as rmcp has them, with somebody who answers at once.
+pub(crate) struct Person;
+
+/// Such a client, connected in memory to this server.
+pub(crate) async fn connect(server: Rounds<Weather>) -> Result<RunningService<RoleClient, Person>, Failure> {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    tokio::spawn(async { serve_server(server, theirs).await?.waiting().await.map_err(Failure::from) });
+    let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    Ok(Person.serve_with_lifecycle(ours, lifecycle).await?)
+}
+
+/// What both call the tool with.
+pub(crate) fn arguments() -> JsonObject {
+    rmcp::object!({"location": "Tokyo"})
+}
 
 impl ClientHandler for Person {
     async fn create_elicitation(
@@ -54,23 +67,17 @@ impl ClientHandler for Person {
 pub(crate) async fn measure() -> Result<Section, Failure> {
     let mut progress = Progress::new("client", 1);
     progress.step(&format!("{TURNS} calls by each, in turns"));
-    let (ours, theirs) = tokio::io::duplex(1 << 16);
-    tokio::spawn(async {
-        serve_server(Rounds::new(Weather::new()), theirs).await?.waiting().await.map_err(Failure::from)
-    });
-    let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    let client = Person.serve_with_lifecycle(ours, lifecycle).await?;
+    let client = connect(Rounds::new(Weather::new())).await?;
     let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));
 
-    let arguments = rmcp::object!({"location": "Tokyo"});
     let (mut loops, mut drives) = (Sample::new("rmcp's loop"), Sample::new("`drive`"));
     for turn in 0..WARM_UP + TURNS {
         if turn == WARM_UP {
             (loops, drives) = (Sample::new(loops.name), Sample::new(drives.name));
         }
-        let request = CallToolRequestParams::new("guard").with_arguments(arguments.clone());
+        let request = CallToolRequestParams::new("guard").with_arguments(arguments());
         let looped = loops.time(client.call_tool(request)).await?;
-        let call = Call::tool("guard", arguments.clone());
+        let call = Call::tool("guard", arguments());
         let driven = drives.time(drive(client.peer(), call, &person, Limits::default())).await?;
         assert!(!looped.content.is_empty() && matches!(driven, Outcome::Done(_)), "both end with the weather");
     }

@@ -9,14 +9,17 @@ use std::{
 };
 
 use counts::{Server, Weather};
+use rmcp::{RoleClient, model::CallToolRequestParams, service::RunningService};
 use rounds::{
     Rounds,
     observe::{Event, Observe},
 };
 use tracing::{Dispatch, Level, callsite::rebuild_interest_cache, dispatcher};
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
 
 use crate::{
     alone::Failure,
+    client::{Person, arguments, connect},
     progress::Progress,
     report::{Bars, Section, Table, figure},
     sample::Sample,
@@ -38,59 +41,110 @@ impl Observe for Counter {
     }
 }
 
+/// A server, with and without a transport before it.
+struct Ways {
+    bare: Server,
+    client: RunningService<RoleClient, Person>,
+}
+
+impl Ways {
+    async fn to(server: Rounds<Weather>) -> Result<Self, Failure> {
+        Ok(Self { bare: Server::start(server.clone()), client: connect(server).await? })
+    }
+
+    async fn bare(&self) {
+        for _ in 0..FLOWS {
+            self.bare.flow("guard").await;
+        }
+    }
+
+    async fn whole(&self) -> Result<(), Failure> {
+        for _ in 0..FLOWS {
+            let request = CallToolRequestParams::new("guard").with_arguments(arguments());
+            let called = self.client.call_tool(request).await?;
+            assert!(!called.content.is_empty(), "it ends with the weather");
+        }
+        Ok(())
+    }
+}
+
+/// Those who watch, and what that takes.
+struct Watched {
+    name: &'static str,
+    level: Option<Level>,
+    bare: Sample,
+    whole: Sample,
+}
+
+impl Watched {
+    fn by(name: &'static str, level: Option<Level>) -> Self {
+        Self { name, level, bare: Sample::new(name), whole: Sample::new(name) }
+    }
+
+    async fn turn(&mut self, ways: &Ways) -> Result<(), Failure> {
+        let listening = self.level.map(|level| dispatcher::set_default(&written_nowhere(level)));
+        self.bare.time(ways.bare()).await;
+        self.whole.time(ways.whole()).await?;
+        drop(listening);
+        // Without this, `tracing` would go on to ask who is listening.
+        rebuild_interest_cache();
+        Ok(())
+    }
+
+    fn ratios_to(&self, reference: &Self) -> [f64; 2] {
+        [self.bare.ratio_to(&reference.bare), self.whole.ratio_to(&reference.whole)]
+    }
+}
+
 pub(crate) async fn measure() -> Result<Section, Failure> {
     let mut progress = Progress::new("observing", 1);
     progress.step(&format!("{TURNS} turns of {FLOWS} flows each"));
     let counter = Counter::default();
-    let unseen = Server::start(Rounds::new(Weather::new()));
-    let seen = Server::start(Rounds::builder(Weather::new()).observe(counter.clone()).build()?);
+    let unseen = Ways::to(Rounds::new(Weather::new())).await?;
+    let seen = Ways::to(Rounds::builder(Weather::new()).observe(counter.clone()).build()?).await?;
 
-    let mut off = Sample::new("nobody");
-    let mut observer = Sample::new("an observer");
-    let mut info = Sample::new("an observer, and `tracing` at info");
-    let mut debug = Sample::new("an observer, and `tracing` at debug");
+    let mut nobody = Watched::by("nobody", None);
+    let mut watched = [
+        Watched::by("an observer", None),
+        Watched::by("an observer, and `tracing` at info", Some(Level::INFO)),
+        Watched::by("an observer, and `tracing` at debug", Some(Level::DEBUG)),
+    ];
     for _ in 0..TURNS {
-        off.time(flows(&unseen)).await;
-        observer.time(flows(&seen)).await;
-        for (sample, level) in [(&mut info, Level::INFO), (&mut debug, Level::DEBUG)] {
-            let listening = dispatcher::set_default(&written_nowhere(level));
-            sample.time(flows(&seen)).await;
-            drop(listening);
-            // Without this, `tracing` would go on to ask who is listening.
-            rebuild_interest_cache();
+        nobody.turn(&unseen).await?;
+        for watched in &mut watched {
+            watched.turn(&seen).await?;
         }
     }
     assert!(counter.0.load(Ordering::Relaxed) > 0, "the observer has seen something");
-    Ok(section(&off, &[observer, info, debug]))
+    Ok(section(&nobody, &watched))
 }
 
-async fn flows(server: &Server) {
-    for _ in 0..FLOWS {
-        server.flow("guard").await;
-    }
-}
-
-/// A subscriber as servers have it, whose lines are made and then dropped: what it costs to write them is not ours.
+/// A subscriber as servers have it, whose lines are made and then dropped: what it costs to write them is not ours. Nor is
+/// what rmcp has to say.
 fn written_nowhere(level: Level) -> Dispatch {
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(io::sink).finish().into()
+    let written = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(io::sink).finish();
+    written.with(Targets::new().with_target("rounds", level)).into()
 }
 
-fn section(off: &Sample, on: &[Sample]) -> Section {
-    let mut table = Table::new(["who watches", "takes"]);
-    table.push([off.name.to_owned(), "1".to_owned()]);
-    let mut bars = Bars::new("A flow that is watched", "multiples of one that nobody watches");
-    for sample in on {
-        let ratio = sample.ratio_to(off);
-        table.push([sample.name.to_owned(), figure(ratio)]);
-        bars = bars.group(sample.name, [ratio]);
+fn section(nobody: &Watched, watched: &[Watched]) -> Section {
+    const COLUMNS: [&str; 2] = ["without a transport", "a whole call"];
+    let mut table = Table::new(["who watches"].into_iter().chain(COLUMNS));
+    table.push([nobody.name, "1", "1"]);
+    let mut bars = Bars::new("A flow that is watched", "multiples of one that nobody watches").series(COLUMNS);
+    for watched in watched {
+        let ratios = watched.ratios_to(nobody);
+        table.push([watched.name.to_owned(), figure(ratios[0]), figure(ratios[1])]);
+        bars = bars.group(watched.name, ratios);
     }
     Section {
         name: "observing",
         title: "Being watched",
         text: format!(
-            "A guard-first call of two legs, without a transport, {TURNS} turns of {FLOWS}; medians, as multiples of the same \
-             with no observer and no subscriber. The observer counts events. At info, the level that servers run at, \
-             `tracing` has a span for each leg; at debug also a line for each station of it, which is formatted and dropped."
+            "A guard-first call of two legs, {TURNS} turns of {FLOWS}; medians, as multiples of the same with no observer and \
+             no subscriber: once the legs alone, without a transport, and once the whole call, over a connection in memory and \
+             with rmcp's client, as in \"Driving a call\". The observer counts events. At info, the level that servers run at, \
+             `tracing` has a span for each leg; at debug also a line for each station of it, which is formatted and dropped. \
+             What rmcp itself says is not listened to."
         ),
         table,
         plots: vec![bars.mark(1.0, "nobody").mark(1.05, "goal").into()],
