@@ -22,6 +22,14 @@ pub(crate) struct Screen {
     rest: Vec<u8>,
 }
 
+/// Runs the program as a shell does that a person has in a terminal: it is there before it and after it. The system takes back
+/// what is shown and not yet read when the first program of a terminal ends, and so that one says when the other has ended, and
+/// waits until that was seen.
+const SHELL: &str = r#"trap : INT; "$0" "$@"; code=$?; printf '\036' >&2; read -r _; exit $code"#;
+
+/// What it says then. No program shows it.
+const ENDED: &str = "\u{1e}";
+
 impl Screen {
     pub(crate) fn start(args: &[&str]) -> Self {
         Self::start_with(args, |command| command.stdout(Stdio::piped()))
@@ -35,7 +43,8 @@ impl Screen {
     fn start_with(args: &[&str], adapt: impl FnOnce(Command) -> Command) -> Self {
         let (pty, pts) = pty_process::open().unwrap();
         pty.resize(Size::new(60, 80)).unwrap();
-        let command = Command::new(env!("CARGO_BIN_EXE_rounds")).args(args).kill_on_drop(true);
+        let command =
+            Command::new("sh").args(["-c", SHELL, env!("CARGO_BIN_EXE_rounds")]).args(args).kill_on_drop(true);
         let command =
             command.env_remove("RUST_LOG").env_remove("ROUNDS_BEARER").env("NO_COLOR", "1").env("TERM", "xterm");
         let child = adapt(command).spawn(pts).unwrap();
@@ -70,14 +79,15 @@ impl Screen {
 
     /// Waits for the end. What was shown since the last time stands in for stderr.
     pub(crate) async fn ended(mut self) -> Ended {
+        let shown = self.see(ENDED).await;
+        self.press("\n").await;
         in_time("the end", async {
-            while self.read().await {}
             let mut stdout = String::new();
             if let Some(mut pipe) = self.child.stdout.take() {
                 pipe.read_to_string(&mut stdout).await.unwrap();
             }
             let code = self.child.wait().await.unwrap().code();
-            Ended { code, stdout, stderr: self.shown }
+            Ended { code, stdout, stderr: shown.trim_end_matches(ENDED).to_owned() }
         })
         .await
     }
