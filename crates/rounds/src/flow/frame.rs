@@ -1,17 +1,15 @@
 //! A frame: a handler's future that waits for its user, kept alive between legs.
 //!
 //! [`Frame`] is what the handler's questions, the legs and the driver share. [`Driver`] owns the future and is the only one
-//! to poll it: in rmcp's task on the first leg, then in a task of its own that goes on between legs, so that timers, locks
-//! and `select!` behave as everywhere else. [`Frames`] finds a frame by its flow.
+//! to poll it: in the task of the leg that has it, and between legs in a task that lasts for one poll, whenever something
+//! wakes it, so that timers, locks and `select!` behave as everywhere else. The frame is the waker of all of it: it knows who
+//! has the driver. [`Frames`] finds a frame by its flow.
 
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -23,7 +21,7 @@ use rmcp::{
         InputRequiredResult, InputResponses, JsonObject, ServerResult,
     },
 };
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
     journal::{Fault, Journal},
@@ -92,8 +90,10 @@ struct State {
     awaited: Option<u32>,
     /// Since when it is awaited.
     waits_since: Option<Timestamp>,
-    /// A leg that came for the driver to take up.
-    inbox: Option<Box<Resumption>>,
+    /// The driver, while nobody polls it between two legs.
+    parked: Option<Box<Driver>>,
+    /// A leg that came for the driver while it was polled.
+    wanted: Option<oneshot::Sender<Box<Driver>>>,
     aborted: bool,
     /// The handler is over: nobody is there to be asked.
     ended: bool,
@@ -101,10 +101,13 @@ struct State {
     cancelled: bool,
     /// How many effects are under way.
     effects: usize,
-    /// The driver is gone: no leg will ever be taken up.
+    /// The driver is gone: no leg will ever have it.
     closed: bool,
     /// Whether the driver is polling just now, and will look at what is open when it is done.
     polling: bool,
+    /// Whether something wants to be polled that was not, since the last poll began.
+    woken: bool,
+    /// The task of whoever has the driver.
     waker: Option<Waker>,
 }
 
@@ -183,12 +186,10 @@ pub(crate) enum Declared {
 
 /// A leg that goes on with a frame.
 pub(crate) struct Resumption {
-    pub(crate) round: u32,
     pub(crate) answers: InputResponses,
     /// None when its client is connected to another instance.
     pub(crate) link: Option<Box<Link>>,
     pub(crate) peer: Arc<Peer>,
-    pub(crate) reply: oneshot::Sender<Step>,
 }
 
 /// What a handler has come to.
@@ -230,13 +231,15 @@ impl Frame {
             next_number: 0,
             awaited: None,
             waits_since: None,
-            inbox: None,
+            parked: None,
+            wanted: None,
             aborted: false,
             ended: false,
             cancelled: false,
             effects: 0,
             closed: false,
             polling: false,
+            woken: false,
             waker: None,
         };
         Arc::new(Self {
@@ -307,10 +310,8 @@ impl Frame {
         // Most handlers have one question open, and wait with it for long.
         state.open.reserve_exact(1);
         state.open.push(Open { id, question, asked: false, sent: None, answer });
-        let waker = if state.polling { None } else { state.waker.take() };
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        if !state.polling {
+            wake(state);
         }
         Ok(Opened { frame: self, id, answered })
     }
@@ -330,15 +331,22 @@ impl Frame {
         look(&self.state().peer)
     }
 
-    /// Hands a leg to the driver. False when the frame is over, or waits for another round.
-    pub(crate) fn resume(&self, resumption: Resumption) -> bool {
-        let mut state = self.state();
-        if state.closed || state.awaited.take_if(|round| *round == resumption.round).is_none() {
-            return false;
-        }
-        state.inbox = Some(Box::new(resumption));
-        wake(state);
-        true
+    /// Hands the driver to a leg that answers this round. None when the frame is over, or waits for another round.
+    pub(crate) async fn resume(&self, round: u32) -> Option<Box<Driver>> {
+        let coming = {
+            let mut state = self.state();
+            if state.closed || state.awaited.take_if(|awaited| *awaited == round).is_none() {
+                return None;
+            }
+            if let Some(driver) = state.parked.take() {
+                return Some(driver);
+            }
+            // It is being polled, and comes when that is done.
+            let (wanted, coming) = oneshot::channel();
+            state.wanted = Some(wanted);
+            coming
+        };
+        coming.await.ok()
     }
 
     /// An effect begins. Until what this gives is dropped, the handler is not.
@@ -369,12 +377,12 @@ impl Frame {
         drop(open);
     }
 
-    /// A leg that nobody took up learns that nobody will.
+    /// A leg that waits for the driver learns that it will not come.
     fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         // An `Ask` that outlives its handler keeps this frame, and is not to keep the task as well.
-        let left = (state.inbox.take(), state.waker.take());
+        let left = (state.wanted.take(), state.waker.take());
         drop(state);
         drop(left);
     }
@@ -385,11 +393,26 @@ impl Frame {
     }
 }
 
+/// Has the driver polled: by whoever has it, or else in a task.
 fn wake(mut state: MutexGuard<'_, State>) {
-    let waker = state.waker.take();
+    state.woken = true;
+    let (parked, waker) = (state.parked.take(), state.waker.take());
     drop(state);
+    if let Some(driver) = parked {
+        driver.go_on();
+    }
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+impl Wake for Frame {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        wake(self.state());
     }
 }
 
@@ -430,11 +453,12 @@ impl Drop for Opened<'_> {
         let place = state.open.iter().position(|open| open.id == self.id);
         let withdrawn = place.map(|place| state.open.remove(place));
         // A push that is under way is dropped by the driver.
-        let waker = if state.polling || withdrawn.is_none() { None } else { state.waker.take() };
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
+        if state.polling || withdrawn.is_none() {
+            drop(state);
+        } else {
+            wake(state);
         }
+        drop(withdrawn);
     }
 }
 
@@ -444,8 +468,7 @@ pub(crate) struct Driver {
     handler: Option<BoxFuture<'static, Result<ServerResult, ErrorData>>>,
     /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
     ending: Option<Box<Ending>>,
-    /// Where the leg in flight waits; the first leg polls this driver itself.
-    reply: Option<oneshot::Sender<Step>>,
+    /// Whether a leg has this driver.
     in_flight: bool,
     round: u32,
     /// Questions that are being pushed, by their id.
@@ -456,6 +479,8 @@ pub(crate) struct Driver {
     deadline: Option<Timestamp>,
     /// Fires when nobody came back in time, or when the flow's time is over while a leg is in flight.
     timer: Option<BoxFuture<'static, ()>>,
+    /// Where it goes on between legs.
+    runtime: Option<Handle>,
 }
 
 impl Driver {
@@ -469,30 +494,29 @@ impl Driver {
             frame,
             handler: Some(handler),
             ending: None,
-            reply: None,
             in_flight: true,
             round,
             pushes: Vec::new(),
             slot: None,
             deadline: None,
             timer: None,
+            runtime: None,
         }
     }
 
     /// Polls the handler until it has come to something that the leg in flight has to know. After an ending it is over, and
     /// what is left of the handler is for [`end`](Self::end).
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let waker = Waker::from(self.frame.clone());
+        let inner = &mut Context::from_waker(&waker);
         loop {
-            if self.take_up(cx) {
+            if self.is_aborted(cx) {
                 return Poll::Ready(Step::Ended(Ending::Aborted));
             }
-            if self.is_over(cx) {
-                if !self.in_flight {
-                    self.frame.event(self.round, &Station::Ended(Outcome::Expired));
-                }
-                return Poll::Ready(Step::Ended(Ending::Expired));
+            if self.is_over(inner) {
+                return Poll::Ready(self.expired());
             }
-            if let Some(ending) = self.poll_handler(cx) {
+            if let Some(ending) = self.poll_handler(inner) {
                 let ending = if self.drop_handler() { ending } else { Ending::Panicked };
                 if self.in_flight {
                     return Poll::Ready(Step::Ended(ending));
@@ -505,6 +529,7 @@ impl Driver {
                 return Poll::Ready(Step::Ended(*ending));
             }
             match self.look_at_questions() {
+                Looked::Nothing if self.waits_too_long(inner) => return Poll::Ready(self.expired()),
                 Looked::Nothing => return Poll::Pending,
                 Looked::Again => {}
                 Looked::Asked(round) => {
@@ -516,23 +541,26 @@ impl Driver {
         }
     }
 
-    /// Takes up what came since the last poll: a leg with answers, or the order to stop, which is true.
-    fn take_up(&mut self, cx: &Context<'_>) -> bool {
+    /// A poll begins, unless it has been ordered to stop.
+    fn is_aborted(&mut self, cx: &Context<'_>) -> bool {
         let mut state = self.frame.state();
         state.polling = true;
+        state.woken = false;
         if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             state.waker = Some(cx.waker().clone());
         }
-        if state.aborted {
-            return true;
-        }
-        let Some(resumption) = state.inbox.take() else { return false };
-        self.reply = Some(resumption.reply);
+        state.aborted
+    }
+
+    /// Goes on with a leg, whose answers it takes up.
+    pub(crate) fn take_up(&mut self, Resumption { mut answers, link, peer }: Resumption) {
+        // Time is measured again if the handler does not come to something at once.
+        self.timer = None;
         self.in_flight = true;
-        state.peer = resumption.peer;
-        state.link = resumption.link;
+        let mut state = self.frame.state();
+        state.peer = peer;
+        state.link = link;
         let mut answered = Vec::new();
-        let mut answers = resumption.answers;
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
             let asked = std::mem::take(&mut open.asked);
             match answers.remove(&open.question.key).filter(|_| asked) {
@@ -552,11 +580,23 @@ impl Driver {
         let still_open = still_open.collect();
         state.open = still_open;
         drop(state);
-        self.timer = self.deadline.map(|deadline| self.sleep_until(deadline));
         for (answer, received) in answered {
             let _ = answer.send(received);
         }
-        false
+    }
+
+    /// Whether the flow's time is over, for a leg whose handler does not come to something at once.
+    fn waits_too_long(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.deadline.filter(|_| self.in_flight && self.timer.is_none()) else { return false };
+        self.timer = Some(self.sleep_until(deadline));
+        self.is_over(cx)
+    }
+
+    fn expired(&self) -> Step {
+        if !self.in_flight {
+            self.frame.event(self.round, &Station::Ended(Outcome::Expired));
+        }
+        Step::Ended(Ending::Expired)
     }
 
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
@@ -571,18 +611,7 @@ impl Driver {
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         self.poll_pushes(cx);
         let handler = self.handler.as_mut()?;
-        let mut poll = |cx: &mut Context<'_>| catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-        let mut polled = poll(cx);
-        if matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() {
-            // A combinator that wants to be polled again at once is not left waiting.
-            let woken = Woken::around(cx.waker());
-            let waker = Waker::from(woken.clone());
-            polled = poll(&mut Context::from_waker(&waker));
-            while matches!(polled, Ok(Poll::Pending)) && woken.again() {
-                polled = poll(&mut Context::from_waker(&waker));
-            }
-        }
-        match polled {
+        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
             Ok(Poll::Pending) => None,
             Ok(Poll::Ready(returned)) => Some(Ending::Returned(returned)),
             Err(_) => Some(Ending::Panicked),
@@ -618,6 +647,10 @@ impl Driver {
         let mut state = self.frame.state();
         state.polling = false;
         if !self.in_flight || self.handler.is_none() {
+            return Looked::Nothing;
+        }
+        if state.woken && self.frame.journal.get().is_some() {
+            // It has not come to rest, as with a combinator that wants to be polled again: what it asks then is asked together.
             return Looked::Nothing;
         }
         let State { open, peer, effects, .. } = &mut *state;
@@ -736,12 +769,16 @@ impl Driver {
 
     /// Takes a place among the handlers that wait, if there is one left.
     pub(crate) fn take_place(&mut self) -> Result<(), FlowError> {
-        self.slot = Some(Slot::take(&self.frame)?);
+        if self.slot.is_none() {
+            self.slot = Some(Slot::take(&self.frame)?);
+        }
         Ok(())
     }
 
     /// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
     pub(crate) fn end(mut self) {
+        // Whoever hears of the end finds the place free.
+        self.slot = None;
         let mut state = self.frame.state();
         state.cancelled = true;
         let at_work = state.effects > 0 && self.handler.is_some();
@@ -762,28 +799,46 @@ impl Driver {
         }
     }
 
-    /// Goes on in a task of its own until the handler has ended and its ending was told, or its time is over.
+    /// Waits for the next leg, and no longer than until its round is over.
     pub(crate) fn park(mut self, span: Span) {
         self.deadline = Some(span.deadline);
         self.timer = Some(self.sleep_until(span.expires_at));
-        tokio::spawn(async move {
-            loop {
-                let step = std::future::poll_fn(|cx| self.poll_step(cx)).await;
-                if let Step::Asked(round) = &step {
-                    let expires_at = self.frame.core.now() + round.lifetime;
-                    self.timer = Some(self.sleep_until(expires_at.min(span.deadline)));
-                }
-                let over = matches!(step, Step::Ended(_));
-                if over {
-                    // Whoever hears of the end finds the place free.
-                    self.slot = None;
-                }
-                if let Some(reply) = self.reply.take() {
-                    let _ = reply.send(step);
-                }
-                if over {
-                    break self.end();
-                }
+        self.runtime = Some(Handle::current());
+        let waker = Waker::from(self.frame.clone());
+        match self.is_over(&mut Context::from_waker(&waker)) {
+            true => Box::new(self).go_on(),
+            false => Box::new(self).rest(),
+        }
+    }
+
+    /// Nothing is left to be polled: the driver is where whoever needs it finds it.
+    fn rest(self: Box<Self>) {
+        let frame = self.frame.clone();
+        let mut state = frame.state();
+        if state.woken || state.aborted {
+            drop(state);
+            return self.go_on();
+        }
+        // The task that had it is not to be kept.
+        let left = state.waker.take();
+        match state.wanted.take() {
+            None => state.parked = Some(self),
+            Some(wanted) => {
+                drop(state);
+                // A leg that is gone leaves a handler that nobody can wake.
+                let _ = wanted.send(self);
+            }
+        }
+        drop(left);
+    }
+
+    /// Polls a handler that something else than a leg has woken.
+    fn go_on(mut self: Box<Self>) {
+        let Some(runtime) = self.runtime.clone() else { return };
+        runtime.spawn(async move {
+            match std::future::poll_fn(|cx| Poll::Ready(self.poll_step(cx))).await {
+                Poll::Pending => self.rest(),
+                Poll::Ready(_) => self.end(),
             }
         });
     }
@@ -793,33 +848,6 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.drop_handler();
         self.frame.close();
-    }
-}
-
-/// A waker that remembers whether it was used.
-struct Woken {
-    inner: Waker,
-    woken: AtomicBool,
-}
-
-impl Woken {
-    fn around(waker: &Waker) -> Arc<Self> {
-        Arc::new(Self { inner: waker.clone(), woken: AtomicBool::new(false) })
-    }
-
-    fn again(&self) -> bool {
-        self.woken.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.inner.wake_by_ref();
     }
 }
 

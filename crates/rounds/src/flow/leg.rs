@@ -17,7 +17,6 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -511,26 +510,8 @@ impl<'a> Leg<'a> {
                 shim::call(&*handler, request, view, context).await.map(Into::into)
             }),
         };
-        let mut driver = Driver::new(frame.clone(), self.round.number, called);
-        let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
-        if !matches!(ran, Ran::Stepped(Step::Asked(_))) {
-            // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
-            driver.end();
-            return self.conclude::<X>(ran, &frame, deadline);
-        }
-        if frame.journal.get().is_some() {
-            // What it has been through travels with the client: the next leg goes through it again, on any instance.
-            driver.end();
-            return self.conclude::<X>(ran, &frame, deadline);
-        }
-        if let Err(error) = driver.take_place() {
-            return Ok((None, X::Response::failed(error)?));
-        }
-        let concluded = self.conclude::<X>(ran, &frame, deadline);
-        if let Ok((Some(minted), _)) = &concluded {
-            driver.park(minted.span);
-        }
-        concluded
+        let driver = Driver::new(frame.clone(), self.round.number, called);
+        self.drive::<X>(driver, &frame, held, leg_token, deadline).await
     }
 
     /// Wakes the handler that waits under the flow's name, and lets it run until it ends or asks again. None when no
@@ -543,21 +524,40 @@ impl<'a> Leg<'a> {
         held: Held,
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
-        let (reply, step) = oneshot::channel();
-        let (round, link, peer) = (self.round.number, link.map(Box::new), self.peer.clone());
-        let resumption = Resumption { round, answers, link, peer, reply };
         let frame = self.core.frames.find(self.round.flow)?;
-        if !frame.resume(resumption) {
-            return None;
-        }
+        let mut driver = *frame.resume(self.round.number).await?;
         self.event(&Station::Resumed);
-        let stepped = async { step.await.unwrap_or(Step::Ended(Ending::Aborted)) };
-        let ran = self.hold(Some(held), stepped, leg_token).await;
-        let concluded = self.conclude::<X>(ran, &frame, deadline);
-        if !matches!(concluded, Ok((Some(_), _))) {
-            frame.abort();
-        }
+        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer.clone() });
+        let concluded = self.drive::<X>(driver, &frame, Some(held), leg_token, deadline).await;
         Some((frame, concluded))
+    }
+
+    /// Polls a handler until it ends or asks, and leaves it where it belongs after that.
+    async fn drive<X: Exchange>(
+        &self,
+        mut driver: Driver,
+        frame: &Frame,
+        held: Option<Held>,
+        leg_token: CancellationToken,
+        deadline: Timestamp,
+    ) -> Concluded<X::Response> {
+        let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
+        let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
+        // What a durable handler has been through travels with the client: the next leg goes through it again, on any
+        // instance.
+        if !asked || frame.journal.get().is_some() {
+            // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
+            driver.end();
+            return self.conclude::<X>(ran, frame, deadline);
+        }
+        if let Err(error) = driver.take_place() {
+            return Ok((None, X::Response::failed(error)?));
+        }
+        let concluded = self.conclude::<X>(ran, frame, deadline);
+        if let Ok((Some(minted), _)) = &concluded {
+            driver.park(minted.span);
+        }
+        concluded
     }
 
     /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.

@@ -16,7 +16,7 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, Timestamp,
+    Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, SystemClock, Timestamp,
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
     observe::{Outcome, Station},
     test::{Client, Events},
@@ -399,28 +399,32 @@ async fn nothing_is_left_of_a_flow_that_has_ended() {
 
 #[test]
 fn a_runtime_that_is_shut_down_takes_its_waiting_handlers_with_it() {
-    let dropped = Count::default();
-    let on_drop = dropped.clone();
-    let stage = stage(move |ask: Ask| {
-        let guard = on_drop.on_drop();
-        async move {
-            let _guard = guard;
-            units(ask).await
-        }
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let asked = runtime.block_on(async {
-        let client = Client::modern(stage.server.clone()).await;
-        client.call("x", json!({})).await.asked()
-    });
-    assert_eq!((dropped.get(), stage.server.waiting()), (0, 1));
-    drop(runtime);
-    assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::modern(stage.server.clone()).await;
-        asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
-    });
+    for mut flavor in [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()] {
+        let dropped = Count::default();
+        let on_drop = dropped.clone();
+        let tool = move |ask: Ask| {
+            let guard = on_drop.on_drop();
+            async move {
+                let _guard = guard;
+                units(ask).await
+            }
+        };
+        // Of tokio's time, which ends with the runtime.
+        let stage = stage_with(tool, |builder| builder.clock(SystemClock));
+        let runtime = flavor.enable_all().build().unwrap();
+        let asked = runtime.block_on(async {
+            let client = Client::modern(stage.server.clone()).await;
+            client.call("x", json!({})).await.asked()
+        });
+        assert_eq!((dropped.get(), stage.server.waiting()), (0, 1));
+        drop(runtime);
+        assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::modern(stage.server.clone()).await;
+            asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
+        });
+    }
 }
 
 #[tokio::test]

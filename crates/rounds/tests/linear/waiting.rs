@@ -240,25 +240,31 @@ async fn the_same_frame_resumed_twice_at_once_runs_once() {
 
 #[tokio::test]
 async fn the_peer_and_progress_are_those_of_the_leg_in_flight() {
-    let stage = stage(|ask: Ask| async move {
-        ask.progress(1.0, Some(2.0), Some("before".to_owned())).await;
-        let parked = ask.clone();
-        let answer = ask.form::<Units>("Which units?").into_future();
-        tokio::pin!(answer);
-        let (units, peer_while_parked) = tokio::select! {
-            biased;
-            units = &mut answer => (units?, None),
-            // Ready at the second poll: the handler was moved to a task of its own by then.
-            peer = async { tokio::task::yield_now().await; tokio::task::yield_now().await; parked.peer() } => (answer.await?, Some(peer.is_some())),
-        };
-        assert_eq!(peer_while_parked, Some(false), "while it waits there is no leg in flight");
-        assert!(ask.peer().is_some());
-        ask.progress(2.0, Some(2.0), Some("after".to_owned())).await;
-        Ok(format!("{units:?}"))
+    let (go, seen) = (Arc::new(Notify::new()), Count::default());
+    let (gone, saw) = (go.clone(), seen.clone());
+    let stage = stage(move |ask: Ask| {
+        let (go, seen) = (gone.clone(), saw.clone());
+        async move {
+            ask.progress(1.0, Some(2.0), Some("before".to_owned())).await;
+            let answer = ask.form::<Units>("Which units?").into_future();
+            tokio::pin!(answer);
+            tokio::select! {
+                biased;
+                _ = &mut answer => panic!("nobody has answered yet"),
+                () = go.notified() => assert!(ask.peer().is_none(), "while it waits there is no leg in flight"),
+            }
+            seen.up();
+            let units = answer.await?;
+            assert!(ask.peer().is_some());
+            ask.progress(2.0, Some(2.0), Some("after".to_owned())).await;
+            Ok(format!("{units:?}"))
+        }
     });
     let client = Client::modern(stage.server.clone()).await;
     let with_token = |token: &str| json!({"name": "x", "arguments": {}, "_meta": {"progressToken": token}});
     let asked = client.request("tools/call", with_token("first")).await.asked();
+    go.notify_one();
+    seen.reaches(1).await;
     let retry = asked.accept("units", json!({"units": "metric"})).with("_meta", json!({"progressToken": "second"}));
     assert_eq!(retry.send(&client).await.text(), "Metric");
     let progress: Vec<_> = client
