@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    collections::BTreeMap,
     convert::Infallible,
     fmt::Display,
     future::{Future, pending, ready},
@@ -21,12 +22,15 @@ use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        ClientCapabilities, ErrorCode, Implementation, InitializeRequestParams, ProtocolVersion, RequestId,
-        RequestMetaObject, ServerJsonRpcMessage, ServerResult,
+        ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ErrorCode,
+        Implementation, InitializeRequestParams, InputRequest, InputRequests, InputRequiredResult, JsonRpcMessage,
+        JsonRpcResponse, MetaObject, ProtocolVersion, RequestId, RequestMetaObject, ResultType, ServerJsonRpcMessage,
+        ServerResult,
     },
     service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
     transport::Transport,
 };
+use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +131,7 @@ fn response(said: Said, id: RequestId, form: Form) -> BoxResponse {
     if event_stream {
         body.extend_from_slice(b"data: ");
     }
-    if let Err(error) = serde_json::to_writer(&mut body, &message) {
+    if let Err(error) = print(&mut body, &message) {
         return failure("serialize json response", error);
     }
     let response = Response::builder().status(status);
@@ -143,6 +147,59 @@ fn response(said: Said, id: RequestId, form: Form) -> BoxResponse {
 
 /// Most answers fit.
 const ROOM: usize = 1024;
+
+fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
+    match message {
+        JsonRpcMessage::Response(JsonRpcResponse { jsonrpc, id, result: ServerResult::InputRequiredResult(asks) }) => {
+            serde_json::to_writer(body, &JsonRpcResponse { jsonrpc: *jsonrpc, id: id.clone(), result: Asks::of(asks) })
+        }
+        _ => serde_json::to_writer(body, message),
+    }
+}
+
+/// Questions as rmcp prints them, but for the order of members: it prints a request by way of a `Value`, which costs more than all
+/// else of the message.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asks<'a> {
+    result_type: &'a ResultType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_requests: Option<BTreeMap<&'a str, Asked<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_state: Option<&'a str>,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a MetaObject>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Asked<'a> {
+    Elicitation {
+        method: &'a ElicitationCreateRequestMethod,
+        params: &'a ElicitRequestParams,
+    },
+    /// By rmcp's own way, which also finds metadata in extensions.
+    Other(&'a InputRequest),
+}
+
+impl<'a> Asks<'a> {
+    fn of(asks: &'a InputRequiredResult) -> Self {
+        let asked = |request: &'a InputRequest| match request {
+            InputRequest::Elicitation(ElicitRequest { method, params, extensions, .. }) if extensions.is_empty() => {
+                Asked::Elicitation { method, params }
+            }
+            other => Asked::Other(other),
+        };
+        let requests =
+            |asks: &'a InputRequests| asks.iter().map(|(key, request)| (key.as_str(), asked(request))).collect();
+        Self {
+            result_type: &asks.result_type,
+            input_requests: asks.input_requests.as_ref().map(requests),
+            request_state: asks.request_state.as_deref(),
+            meta: asks.meta.as_ref(),
+        }
+    }
+}
 
 /// The status of a request that was accepted. Its metadata is complete, and so parameters that are wrong are the handler's to judge.
 fn status(error: ErrorCode) -> StatusCode {
@@ -195,5 +252,54 @@ impl Transport<RoleServer> for Drain {
 
     fn close(&mut self) -> impl Future<Output = Result<(), Infallible>> + Send {
         ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+#[expect(deprecated, reason = "SEP-2577 deprecates sampling and roots, and a server may still ask for them")]
+mod tests {
+    use rmcp::model::{CreateMessageRequest, CreateMessageRequestParams, ElicitationSchema, ListRootsRequest};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn questions_are_printed_as_rmcp_prints_them() -> Result<(), Box<dyn std::error::Error>> {
+        let schema = ElicitationSchema::builder().required_email("to").optional_bool("a copy", false).build()?;
+        let meta = |from: &str| RequestMetaObject::from(serde_json::Map::from_iter([("from".to_owned(), json!(from))]));
+        let form = |meta| ElicitRequestParams::FormElicitationParams {
+            meta,
+            message: "To \"whom\"?".to_owned(),
+            requested_schema: schema.clone(),
+        };
+        let url = ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message: "Sign in".to_owned(),
+            url: "https://here.example/".to_owned(),
+            elicitation_id: "1".to_owned(),
+        };
+        let mut extended = ElicitRequest::new(form(Some(meta("the parameters"))));
+        extended.extensions.insert(meta("the extensions"));
+        let requests = InputRequests::from([
+            ("form".to_owned(), InputRequest::Elicitation(ElicitRequest::new(form(None)))),
+            ("form_meta".to_owned(), InputRequest::Elicitation(ElicitRequest::new(form(Some(meta("the parameters")))))),
+            ("extended".to_owned(), InputRequest::Elicitation(extended)),
+            ("url".to_owned(), InputRequest::Elicitation(ElicitRequest::new(url))),
+            ("roots".to_owned(), InputRequest::ListRoots(ListRootsRequest::default())),
+            (
+                "sampling".to_owned(),
+                InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(vec![], 100))),
+            ),
+        ]);
+        let mut all = InputRequiredResult::new(Some(requests), Some("a state".to_owned()));
+        all.meta = Some(MetaObject(serde_json::Map::from_iter([("rounds/expiresInMs".to_owned(), json!(1))])));
+        for asks in [all, InputRequiredResult::from_request_state("a state"), InputRequiredResult::new(None, None)] {
+            let result = ServerResult::InputRequiredResult(asks);
+            let message = ServerJsonRpcMessage::response(result, RequestId::String("1".into()));
+            let mut printed = Vec::new();
+            print(&mut printed, &message)?;
+            assert_eq!(serde_json::from_slice::<Value>(&printed)?, serde_json::to_value(&message)?);
+        }
+        Ok(())
     }
 }
