@@ -805,10 +805,11 @@ impl Driver {
         self.timer = Some(self.sleep_until(span.expires_at));
         self.runtime = Some(Handle::current());
         let waker = Waker::from(self.frame.clone());
-        match self.is_over(&mut Context::from_waker(&waker)) {
-            true => Box::new(self).go_on(),
-            false => Box::new(self).rest(),
+        if self.is_over(&mut Context::from_waker(&waker)) {
+            drop(self.expired());
+            return self.end();
         }
+        Box::new(self).rest();
     }
 
     /// Nothing is left to be polled: the driver is where whoever needs it finds it.

@@ -1,12 +1,21 @@
 //! What a handler can do while it waits: everything it can do elsewhere.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::{Arc, mpsc},
+    task::Poll,
+    time::{Duration, SystemTime},
+};
 
-use rounds::{Ask, FlowError, observe::Station, test::Client};
+use rounds::{
+    Ask, BoxFuture, Clock, FlowError,
+    observe::{Outcome, Station},
+    test::Client,
+};
 use serde_json::json;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, oneshot};
 
-use super::{Count, Units, stage, units};
+use super::{Count, Units, stage, stage_with, units};
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_next_leg() {
@@ -236,6 +245,123 @@ async fn the_same_frame_resumed_twice_at_once_runs_once() {
     assert_eq!(after.get(), 1);
     let claims = stage.events.stations().into_iter().filter(|station| matches!(station, Station::Claimed { .. }));
     assert_eq!(claims.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_leg_that_comes_while_the_handler_is_polled_gets_it_when_that_is_done() {
+    let (go, polled) = (Arc::new(Notify::new()), Count::default());
+    let (release, released) = mpsc::channel();
+    let (gone, polling, released) = (go.clone(), polled.clone(), Arc::new(Mutex::new(released)));
+    let stage = stage(move |ask: Ask| {
+        let (go, polling, released) = (gone.clone(), polling.clone(), released.clone());
+        async move {
+            let answer = ask.form::<Units>("Which units?").into_future();
+            tokio::pin!(answer);
+            tokio::select! {
+                biased;
+                _ = &mut answer => panic!("nobody has answered yet"),
+                () = go.notified() => {
+                    polling.up();
+                    released.try_lock().unwrap().recv().unwrap();
+                }
+            }
+            Ok(format!("{:?}", answer.await?))
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    go.notify_one();
+    polled.reaches(1).await;
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+    let is_claimed = || stage.events.stations().iter().any(|station| matches!(station, Station::Claimed { .. }));
+    while !is_claimed() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!stage.events.stations().contains(&Station::Resumed));
+    release.send(()).unwrap();
+    assert_eq!(leg.finish().await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn what_wakes_a_handler_in_the_poll_in_which_it_asks_is_not_lost() {
+    let again = Count::default();
+    let counted = again.clone();
+    let stage = stage(move |ask: Ask| {
+        let again = counted.clone();
+        async move {
+            let mut polls = 0;
+            let beside = poll_fn(|cx| {
+                polls += 1;
+                if polls < 5 {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                again.up();
+                Poll::Ready(())
+            });
+            let (units, ()) = tokio::join!(units(ask), beside);
+            units
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    again.reaches(1).await;
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
+async fn a_thread_that_no_runtime_knows_can_wake_a_handler_that_waits() {
+    let (woken, (tell, told)) = (Count::default(), oneshot::channel());
+    let (counted, told) = (woken.clone(), Arc::new(Mutex::new(Some(told))));
+    let stage = stage(move |ask: Ask| {
+        let (woken, told) = (counted.clone(), told.clone());
+        async move {
+            let told = told.lock().await.take().unwrap();
+            let beside = async {
+                told.await.unwrap();
+                woken.up();
+            };
+            let (units, ()) = tokio::join!(units(ask), beside);
+            units
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    std::thread::spawn(move || tell.send(()).unwrap()).join().unwrap();
+    woken.reaches(1).await;
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+/// A clock for which any time has passed as soon as it is waited for.
+struct Hasty;
+
+impl Clock for Hasty {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1)
+    }
+
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_is_over_before_its_handler_waits_ends_it() {
+    let dropped = Count::default();
+    let on_drop = dropped.clone();
+    let tool = move |ask: Ask| {
+        let guard = on_drop.on_drop();
+        async move {
+            let _guard = guard;
+            units(ask).await
+        }
+    };
+    let stage = stage_with(tool, |builder| builder.clock(Hasty));
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
+    assert!(stage.events.stations().contains(&Station::Ended(Outcome::Expired)));
+    asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
 }
 
 #[tokio::test]
