@@ -9,17 +9,21 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use counts::Weather;
-use rmcp::ServerHandler;
-use rounds::{
-    Limits, Rounds,
-    ledger::MemoryLedger,
-    test::{Asked, Client},
+use http_body_util::BodyExt;
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{StreamableHttpServerConfig, session::local::LocalSessionManager},
 };
+use rounds::{Limits, Rounds, ledger::MemoryLedger};
+use rounds_http::Endpoint;
 use serde_json::{Value, json};
+use tower_service::Service;
 
 use crate::{
     alone::Failure,
+    flows::load::{answers, request},
     progress::Progress,
     report::{Lines, Section, Table, figure, whole},
     sample::Sample,
@@ -70,9 +74,10 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         name: "parked",
         title: "Calls that wait",
         text: format!(
-            "Weather calls with an `Ask` that have asked and wait for their answer, of one client over memory: what they add to \
-             the resident memory of a process that has served {WARM_UP} such calls before, divided by their number. The last \
-             row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three servers."
+            "Weather calls with an `Ask` that have asked and wait for their answer, through `Endpoint` and without a socket: what \
+             they add to the resident memory of a process that has served {WARM_UP} such calls before, divided by their number. \
+             The last row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three \
+             servers."
         ),
         table,
         plots: vec![
@@ -150,17 +155,21 @@ fn start(task: &Task) -> Result<Vec<f64>, Failure> {
 }
 
 async fn memory(tool: &str, frames: usize) -> Result<f64, Failure> {
-    let client = match tool {
-        "weather_h" => connect(gallery::Gallery::new(), frames).await?,
-        _ => connect(Weather::new(), frames).await?,
-    };
+    match tool {
+        "weather_h" => added(serve(gallery::Gallery::new(), frames)?, tool, frames).await,
+        _ => added(serve(Weather::new(), frames)?, tool, frames).await,
+    }
+}
+
+/// How many bytes each of so many calls adds.
+async fn added<H: ServerHandler>(mut server: Served<H>, tool: &str, frames: usize) -> Result<f64, Failure> {
     for _ in 0..WARM_UP {
-        let asked = ask(&client, tool).await;
-        drop(wake(&client, &asked).await);
+        let answers = ask(&mut server, tool).await?;
+        leg(&mut server, tool, answers).await?;
     }
     let before = resident()?;
     for _ in 0..frames {
-        ask(&client, tool).await;
+        ask(&mut server, tool).await?;
     }
     Ok((resident()? - before) / frames as f64)
 }
@@ -168,26 +177,28 @@ async fn memory(tool: &str, frames: usize) -> Result<f64, Failure> {
 async fn waking() -> Result<Vec<f64>, Failure> {
     let mut servers = Vec::new();
     for frames in FRAMES {
-        let client = connect(Weather::new(), frames).await?;
+        let mut server = serve(Weather::new(), frames)?;
         let mut asked = Vec::with_capacity(frames);
         for _ in 0..frames {
-            asked.push(ask(&client, "ask").await);
+            asked.push(ask(&mut server, "ask").await?);
         }
-        servers.push((client, asked, Sample::new("")));
+        servers.push((server, asked, Sample::new("")));
     }
     for turn in 0..TURNS {
-        for (client, asked, sample) in &mut servers {
+        for (server, asked, sample) in &mut servers {
             // Not the latest, which is still in the caches: one from all over, and another takes its place.
             let place = turn * 7919 % asked.len();
-            let old = std::mem::replace(&mut asked[place], ask(client, "ask").await);
-            sample.time(wake(client, &old)).await;
+            let answers = std::mem::replace(&mut asked[place], ask(server, "ask").await?);
+            sample.time(leg(server, "ask", answers)).await?;
         }
     }
     let (_, _, reference) = &servers[0];
     Ok(servers.iter().map(|(_, _, sample)| sample.ratio_to(reference)).collect())
 }
 
-async fn connect<H: ServerHandler>(handler: H, frames: usize) -> Result<Client, Failure> {
+type Served<H> = Endpoint<Rounds<H>, LocalSessionManager>;
+
+fn serve<H: ServerHandler>(handler: H, frames: usize) -> Result<Served<H>, Failure> {
     // None of them may expire while the others are begun.
     let hours = Duration::from_secs(3600);
     let limits = Limits::default().with_frames(frames + 1, frames + 1);
@@ -195,15 +206,17 @@ async fn connect<H: ServerHandler>(handler: H, frames: usize) -> Result<Client, 
     let ledger = MemoryLedger::with_limits(frames + WARM_UP + TURNS + 1, MemoryLedger::REPLY_BYTES);
     let builder = Rounds::builder(handler).limits(limits).ledger(ledger);
     let server = builder.round_lifetime(hours).flow_deadline(hours).build()?;
-    Ok(Client::modern(server).await)
+    Ok(Endpoint::new(&server, StreamableHttpServerConfig::default().with_json_response(true)))
 }
 
-async fn ask(client: &Client, tool: &str) -> Asked {
-    client.call(tool, json!({"location": "Tokyo"})).await.asked()
+/// A first leg, and what the second is to bring.
+async fn ask<H: ServerHandler>(server: &mut Served<H>, tool: &str) -> Result<Value, Failure> {
+    answers(&leg(server, tool, json!({})).await?)
 }
 
-async fn wake(client: &Client, asked: &Asked) -> Value {
-    asked.accept("units", json!({"units": "metric"})).send(client).await.result().clone()
+async fn leg<H: ServerHandler>(server: &mut Served<H>, tool: &str, more: Value) -> Result<Bytes, Failure> {
+    let response = server.call(request("localhost", tool, more)?).await?;
+    Ok(response.into_body().collect().await?.to_bytes())
 }
 
 /// What of this process is in memory, in bytes.

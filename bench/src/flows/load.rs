@@ -90,17 +90,8 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failur
 
 /// A whole call: the question, and the answer to it.
 async fn flow(connection: &mut SendRequest<Full<Bytes>>, host: SocketAddr, tool: &str) -> Result<(), Failure> {
-    let asked = leg(connection, host, tool, json!({})).await?;
-    let asked: Asked<'_> = read(&asked)?;
-    let key = asked.result.input_requests.keys().next().ok_or("no question")?;
-    let answers = json!({ (*key): {"action": "accept", "content": {"units": "metric"}} });
-    let more = json!({"inputResponses": answers, "requestState": asked.result.request_state});
-    let told = leg(connection, host, tool, more).await?;
-    let told: Told<'_> = read(&told)?;
-    match &told.result.content[..] {
-        [Text { text }] if text == "Weather in Tokyo: 22°C, partly cloudy." => Ok(()),
-        _ => Err("another result than the weather".into()),
-    }
+    let answers = answers(&leg(connection, host, tool, json!({})).await?)?;
+    check(&leg(connection, host, tool, answers).await?)
 }
 
 async fn leg(
@@ -109,6 +100,19 @@ async fn leg(
     tool: &str,
     more: Value,
 ) -> Result<Bytes, Failure> {
+    let request = request(&host.to_string(), tool, more)?;
+    connection.ready().await?;
+    let response = connection.send_request(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    match status {
+        StatusCode::OK => Ok(body),
+        _ => Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()),
+    }
+}
+
+/// A call of the weather, with whatever more it needs.
+pub(crate) fn request(host: &str, tool: &str, more: Value) -> Result<Request<Full<Bytes>>, Failure> {
     let mut params = json!({
         "name": tool,
         "arguments": {"location": "Tokyo"},
@@ -122,21 +126,30 @@ async fn leg(
         params.extend(more);
     }
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-    let request = Request::post("/mcp")
-        .header("host", host.to_string())
+    Ok(Request::post("/mcp")
+        .header("host", host)
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", "tools/call")
         .header("mcp-name", tool)
-        .body(Full::from(body))?;
-    connection.ready().await?;
-    let response = connection.send_request(request).await?;
-    let status = response.status();
-    let body = response.into_body().collect().await?.to_bytes();
-    match status {
-        StatusCode::OK => Ok(body),
-        _ => Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()),
+        .body(Full::from(body))?)
+}
+
+/// What the second leg brings, if the first was answered like this.
+pub(crate) fn answers(asked: &[u8]) -> Result<Value, Failure> {
+    let asked: Asked<'_> = read(asked)?;
+    let key = asked.result.input_requests.keys().next().ok_or("no question")?;
+    let answers = json!({ (*key): {"action": "accept", "content": {"units": "metric"}} });
+    Ok(json!({"inputResponses": answers, "requestState": asked.result.request_state}))
+}
+
+/// Whether a call has ended with the weather.
+fn check(told: &[u8]) -> Result<(), Failure> {
+    let told: Told<'_> = read(told)?;
+    match &told.result.content[..] {
+        [Text { text }] if text == "Weather in Tokyo: 22°C, partly cloudy." => Ok(()),
+        _ => Err("another result than the weather".into()),
     }
 }
 

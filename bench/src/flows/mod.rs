@@ -2,7 +2,7 @@
 //!
 //! The load is a closed loop. Rows take turns, so that what else the machine does meets all of them.
 
-mod load;
+pub(crate) mod load;
 mod peers;
 mod serve;
 mod server;

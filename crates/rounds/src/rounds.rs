@@ -581,19 +581,16 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         }
     }
 
-    fn ping(
-        &self,
-        context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.ping(context)
+    async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.handler.ping(context).await
     }
 
-    fn initialize(
+    async fn initialize(
         &self,
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<InitializeResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.initialize(request, context)
+    ) -> Result<InitializeResult, ErrorData> {
+        self.handler.initialize(request, context).await
     }
 
     fn negotiate_initialize(&self, request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData> {
@@ -604,158 +601,134 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         ServerHandler::supported_protocol_versions(&*self.handler)
     }
 
-    fn discover(
-        &self,
-        context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<DiscoverResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.discover(context)
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        self.handler.discover(context).await
     }
 
-    fn complete(
+    async fn complete(
         &self,
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<CompleteResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.complete(request, context)
+    ) -> Result<CompleteResult, ErrorData> {
+        self.handler.complete(request, context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
-    fn set_level(
+    async fn set_level(
         &self,
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.set_level(request, context)
+    ) -> Result<(), ErrorData> {
+        self.handler.set_level(request, context).await
     }
 
-    fn list_prompts(
+    async fn list_prompts(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<ListPromptsResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.list_prompts(request, context)
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.handler.list_prompts(request, context).await
     }
 
-    fn list_resources(
+    async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<ListResourcesResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.list_resources(request, context)
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.handler.list_resources(request, context).await
     }
 
-    fn list_resource_templates(
+    async fn list_resource_templates(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<ListResourceTemplatesResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.list_resource_templates(request, context)
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.handler.list_resource_templates(request, context).await
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         self.handler.accepted_subscription_filter(requested)
     }
 
-    fn listen(
-        &self,
-        context: SubscriptionContext,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.listen(context)
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.handler.listen(context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
-    fn subscribe(
+    async fn subscribe(
         &self,
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.subscribe(request, context)
+    ) -> Result<(), ErrorData> {
+        self.handler.subscribe(request, context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
-    fn unsubscribe(
+    async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.unsubscribe(request, context)
+    ) -> Result<(), ErrorData> {
+        self.handler.unsubscribe(request, context).await
     }
 
-    fn list_tools(
+    async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<ListToolsResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.list_tools(request, context)
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.handler.list_tools(request, context).await
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.handler.get_tool(name)
     }
 
-    fn on_cancelled(
-        &self,
-        notification: CancelledNotificationParam,
-        context: NotificationContext<RoleServer>,
-    ) -> impl Future<Output = ()> + MaybeSendFuture + '_ {
-        self.handler.on_cancelled(notification, context)
+    async fn on_cancelled(&self, notification: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handler.on_cancelled(notification, context).await;
     }
 
-    fn on_progress(
-        &self,
-        notification: ProgressNotificationParam,
-        context: NotificationContext<RoleServer>,
-    ) -> impl Future<Output = ()> + MaybeSendFuture + '_ {
-        self.handler.on_progress(notification, context)
+    async fn on_progress(&self, notification: ProgressNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handler.on_progress(notification, context).await;
     }
 
-    fn on_initialized(
-        &self,
-        context: NotificationContext<RoleServer>,
-    ) -> impl Future<Output = ()> + MaybeSendFuture + '_ {
-        self.handler.on_initialized(context)
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.handler.on_initialized(context).await;
     }
 
-    fn on_roots_list_changed(
-        &self,
-        context: NotificationContext<RoleServer>,
-    ) -> impl Future<Output = ()> + MaybeSendFuture + '_ {
-        self.handler.on_roots_list_changed(context)
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.handler.on_roots_list_changed(context).await;
     }
 
-    fn on_custom_notification(
-        &self,
-        notification: CustomNotification,
-        context: NotificationContext<RoleServer>,
-    ) -> impl Future<Output = ()> + MaybeSendFuture + '_ {
-        self.handler.on_custom_notification(notification, context)
+    async fn on_custom_notification(&self, notification: CustomNotification, context: NotificationContext<RoleServer>) {
+        self.handler.on_custom_notification(notification, context).await;
     }
 
     fn get_info(&self) -> ServerConfig {
         ServerHandler::get_info(&*self.handler)
     }
 
-    fn get_task(
+    async fn get_task(
         &self,
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<GetTaskResult, ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.get_task(request, context)
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.handler.get_task(request, context).await
     }
 
-    fn update_task(
+    async fn update_task(
         &self,
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.update_task(request, context)
+    ) -> Result<(), ErrorData> {
+        self.handler.update_task(request, context).await
     }
 
-    fn cancel_task(
+    async fn cancel_task(
         &self,
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
-    ) -> impl Future<Output = Result<(), ErrorData>> + MaybeSendFuture + '_ {
-        self.handler.cancel_task(request, context)
+    ) -> Result<(), ErrorData> {
+        self.handler.cancel_task(request, context).await
     }
 }
