@@ -135,7 +135,14 @@ impl fmt::Display for Outcome {
 pub(crate) struct Tracing;
 
 impl Tracing {
-    pub(crate) fn span(method: Method, target: &str, context: &RequestContext<RoleServer>) -> tracing::Span {
+    /// A span for a leg: of a flow, unless its state is not to be read.
+    pub(crate) fn span(
+        method: Method,
+        target: &str,
+        context: &RequestContext<RoleServer>,
+        flow: Option<FlowId>,
+        round: u32,
+    ) -> tracing::Span {
         let span = tracing::info_span!(
             target: "rounds",
             "leg",
@@ -145,8 +152,8 @@ impl Tracing {
             gen_ai.tool.name = (method == Method::Tool).then_some(target),
             gen_ai.prompt.name = (method == Method::Prompt).then_some(target),
             mcp.resource.uri = (method == Method::Resource).then_some(target),
-            rounds.flow = tracing::field::Empty,
-            rounds.round = tracing::field::Empty,
+            rounds.flow = flow.map(tracing::field::display),
+            rounds.round = round,
             rounds.outcome = tracing::field::Empty,
         );
         #[cfg(feature = "otel")]
@@ -154,15 +161,6 @@ impl Tracing {
         #[cfg(not(feature = "otel"))]
         let _ = context;
         span
-    }
-
-    /// A leg has learnt which flow and which round it is of. Said once, as a subscriber may write down again whatever it is told.
-    pub(crate) fn known(flow: FlowId, round: u32) {
-        let span = tracing::Span::current();
-        if !span.is_none() {
-            span.record("rounds.flow", tracing::field::display(flow));
-            span.record("rounds.round", round);
-        }
     }
 }
 
@@ -173,11 +171,7 @@ impl Observe for Tracing {
                 tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");
             }
             Station::Ended(outcome) => {
-                let span = tracing::Span::current();
-                if event.flow.is_none() {
-                    span.record("rounds.round", event.round);
-                }
-                span.record("rounds.outcome", tracing::field::display(outcome));
+                tracing::Span::current().record("rounds.outcome", tracing::field::display(outcome));
                 tracing::debug!(target: "rounds", %outcome, "ended");
             }
             Station::Asked { keys, bytes } => tracing::debug!(target: "rounds", ?keys, bytes, "asked"),

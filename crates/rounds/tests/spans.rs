@@ -11,7 +11,7 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
     service::RequestContext,
 };
-use rounds::{Given, Round, Rounds, test::Client, text};
+use rounds::{Ask, Given, Round, Rounds, test::Client, text};
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -20,9 +20,14 @@ struct Greeter;
 impl ServerHandler for Greeter {
     async fn call_tool(
         &self,
-        _request: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if request.name == "wait" {
+            let name: String = Ask::from_context(&context)?.form("Your name?").key("name").await?;
+            tracing::info!("has waited");
+            return Ok(text(format!("Hello, {name}!")));
+        }
         let round = Round::from_context(&context)?;
         match round.given::<String>("name") {
             Given::Accepted(name) => Ok(text(format!("Hello, {name}!"))),
@@ -69,4 +74,12 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
     let flow = attribute(legs[0], "rounds.flow").unwrap();
     assert_eq!((flow.len(), attribute(legs[1], "rounds.flow")), (32, Some(flow)));
     assert!(!format!("{spans:?}").contains("Ada"), "no span carries an answer");
+
+    exporter.reset();
+    let asked = client.call("wait", json!({})).await.asked();
+    assert_eq!(asked.accept("name", json!({"name": "Ada"})).send(&client).await.text(), "Hello, Ada!");
+    let spans = exporter.get_finished_spans().unwrap();
+    let legs = spans.iter().filter(|span| span.name == "tools/call wait");
+    let says = |leg: &SpanData| leg.events.iter().any(|event| event.name == "has waited");
+    assert_eq!(legs.map(says).collect::<Vec<_>>(), [false, true], "what a handler says is said within its leg");
 }

@@ -21,7 +21,7 @@ use rmcp::{
         InputRequiredResult, InputResponses, JsonObject, ServerResult,
     },
 };
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
 
 use super::{
     journal::{Fault, Journal},
@@ -462,10 +462,13 @@ impl Drop for Opened<'_> {
     }
 }
 
+/// A handler's future.
+type Handler = BoxFuture<'static, Result<ServerResult, ErrorData>>;
+
 /// Owns a handler's future, and polls it.
 pub(crate) struct Driver {
     frame: Arc<Frame>,
-    handler: Option<BoxFuture<'static, Result<ServerResult, ErrorData>>>,
+    handler: Option<Handler>,
     /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
     ending: Option<Box<Ending>>,
     /// Whether a leg has this driver.
@@ -485,11 +488,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// A driver for a handler whose first leg answers `round`.
-    pub(crate) fn new(
-        frame: Arc<Frame>,
-        round: u32,
-        handler: BoxFuture<'static, Result<ServerResult, ErrorData>>,
-    ) -> Self {
+    pub(crate) fn new(frame: Arc<Frame>, round: u32, handler: Handler) -> Self {
         Self {
             frame,
             handler: Some(handler),
@@ -505,7 +504,7 @@ impl Driver {
     }
 
     /// Polls the handler until it has come to something that the leg in flight has to know. After an ending it is over, and
-    /// what is left of the handler is for [`end`](Self::end).
+    /// is to be dropped.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let waker = Waker::from(self.frame.clone());
         let inner = &mut Context::from_waker(&waker);
@@ -546,10 +545,12 @@ impl Driver {
         let mut state = self.frame.state();
         state.polling = true;
         state.woken = false;
-        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            state.waker = Some(cx.waker().clone());
-        }
-        state.aborted
+        let same = state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let old = if same { None } else { state.waker.replace(cx.waker().clone()) };
+        let aborted = state.aborted;
+        drop(state);
+        drop(old);
+        aborted
     }
 
     /// Goes on with a leg, whose answers it takes up.
@@ -611,7 +612,14 @@ impl Driver {
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         self.poll_pushes(cx);
         let handler = self.handler.as_mut()?;
-        match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx))) {
+        let mut poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        let mut polled = poll();
+        if matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() {
+            // What only puts itself off until it is polled again, as `yield_now` does, is not left waiting.
+            self.frame.state().woken = false;
+            polled = poll();
+        }
+        match polled {
             Ok(Poll::Pending) => None,
             Ok(Poll::Ready(returned)) => Some(Ending::Returned(returned)),
             Err(_) => Some(Ending::Panicked),
@@ -649,8 +657,9 @@ impl Driver {
         if !self.in_flight || self.handler.is_none() {
             return Looked::Nothing;
         }
-        if state.woken && self.frame.journal.get().is_some() {
-            // It has not come to rest, as with a combinator that wants to be polled again: what it asks then is asked together.
+        if self.frame.journal.get().is_some() && (state.woken || !has_budget_remaining()) {
+            // It has not come to rest: a combinator wants to be polled again, or tokio puts it off for the sake of other tasks.
+            wake(state);
             return Looked::Nothing;
         }
         let State { open, peer, effects, .. } = &mut *state;
@@ -758,13 +767,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Drops the handler's future, if it is still there. Its destructors are the author's code, and may panic: then it is false.
+    /// Drops the handler's future, if it is still there. False when that panics.
     fn drop_handler(&mut self) -> bool {
         self.pushes.clear();
-        let handler = self.handler.take();
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
-        self.frame.end();
-        dropped.is_ok()
+        drop_handler(&self.frame, self.handler.take())
     }
 
     /// Takes a place among the handlers that wait, if there is one left.
@@ -775,30 +781,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
-    pub(crate) fn end(mut self) {
-        // Whoever hears of the end finds the place free.
-        self.slot = None;
-        let mut state = self.frame.state();
-        state.cancelled = true;
-        let at_work = state.effects > 0 && self.handler.is_some();
-        drop(state);
-        if at_work {
-            // What was asked is withdrawn at once: an answer would have the handler go on.
-            self.pushes.clear();
-            tokio::spawn(async move {
-                let frame = self.frame.clone();
-                std::future::poll_fn(|cx| {
-                    // An effect may come to its end in another task.
-                    frame.state().waker = Some(cx.waker().clone());
-                    let over = self.poll_handler(cx).is_some() || frame.state().effects == 0;
-                    if over { Poll::Ready(()) } else { Poll::Pending }
-                })
-                .await;
-            });
-        }
-    }
-
     /// Waits for the next leg, and no longer than until its round is over.
     pub(crate) fn park(mut self, span: Span) {
         self.deadline = Some(span.deadline);
@@ -807,7 +789,7 @@ impl Driver {
         let waker = Waker::from(self.frame.clone());
         if self.is_over(&mut Context::from_waker(&waker)) {
             drop(self.expired());
-            return self.end();
+            return;
         }
         Box::new(self).rest();
     }
@@ -816,40 +798,90 @@ impl Driver {
     fn rest(self: Box<Self>) {
         let frame = self.frame.clone();
         let mut state = frame.state();
-        if state.woken || state.aborted {
+        if let Some(wanted) = state.wanted.take() {
             drop(state);
-            return self.go_on();
+            // It is polled there, whatever has happened meanwhile. A leg that is gone leaves a handler that nobody can wake.
+            drop(wanted.send(self));
+        } else if state.woken || state.aborted {
+            drop(state);
+            self.go_on();
+        } else {
+            state.parked = Some(self);
+            // The task that had it is not to be kept.
+            let left = state.waker.take();
+            drop(state);
+            drop(left);
         }
-        // The task that had it is not to be kept.
-        let left = state.waker.take();
-        match state.wanted.take() {
-            None => state.parked = Some(self),
-            Some(wanted) => {
-                drop(state);
-                // A leg that is gone leaves a handler that nobody can wake.
-                let _ = wanted.send(self);
-            }
-        }
-        drop(left);
     }
 
     /// Polls a handler that something else than a leg has woken.
     fn go_on(mut self: Box<Self>) {
         let Some(runtime) = self.runtime.clone() else { return };
         runtime.spawn(async move {
-            match std::future::poll_fn(|cx| Poll::Ready(self.poll_step(cx))).await {
-                Poll::Pending => self.rest(),
-                Poll::Ready(_) => self.end(),
+            if std::future::poll_fn(|cx| Poll::Ready(self.poll_step(cx).is_pending())).await {
+                self.rest();
             }
         });
     }
 }
 
+/// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.drop_handler();
+        // Whoever hears of the end finds the place free.
+        self.slot = None;
+        // What was pushed is withdrawn at once: an answer would have the handler go on.
+        self.pushes.clear();
+        self.frame.close();
+        let at_work = {
+            let mut state = self.frame.state();
+            state.cancelled = true;
+            state.effects > 0
+        };
+        let left = Left { frame: self.frame.clone(), handler: self.handler.take() };
+        if let (true, true, Ok(runtime)) = (at_work, left.handler.is_some(), Handle::try_current()) {
+            runtime.spawn(left.at_work());
+        }
+    }
+}
+
+/// What is left of a handler that is over.
+struct Left {
+    frame: Arc<Frame>,
+    handler: Option<Handler>,
+}
+
+impl Left {
+    /// Lets it end the effects that it has begun, for as long as a flow may take.
+    async fn at_work(mut self) {
+        let core = self.frame.core.clone();
+        let mut longest = core.clock.sleep(core.flow_deadline);
+        std::future::poll_fn(|cx| {
+            // An effect may come to its end in another task.
+            let old = self.frame.state().waker.replace(cx.waker().clone());
+            drop(old);
+            let Some(handler) = &mut self.handler else { return Poll::Ready(()) };
+            let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+            let over = !matches!(polled, Ok(Poll::Pending)) || self.frame.state().effects == 0;
+            if over || longest.as_mut().poll(cx).is_ready() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        drop_handler(&self.frame, self.handler.take());
+        // An `Ask` that outlives its handler keeps the frame, and is not to keep the task as well.
         self.frame.close();
     }
+}
+
+/// Drops a handler. Its destructors are the author's code, and may panic: then it is false.
+fn drop_handler(frame: &Frame, handler: Option<Handler>) -> bool {
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+    frame.end();
+    dropped.is_ok()
 }
 
 enum Looked {

@@ -65,10 +65,8 @@ pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
     request: X,
     context: RequestContext<RoleServer>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
-    let span = Tracing::span(X::METHOD, request.target(), &context);
     let given = Box::new((request, context));
-    let leg = Box::pin(async move { Leg::new(core, &given).play(handler, given).await });
-    caught(leg.instrument(span))
+    caught(Box::pin(async move { Leg::new(core, &given).play(handler, given).await }))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
@@ -103,7 +101,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
 ) -> Rehearsed {
     let mut given = Box::new((request, context));
     let mut leg = Leg::new(core, &given);
-    leg.known(RoundId::new(core.new_flow(), 0));
+    leg.of(RoundId::new(core.new_flow(), 0));
     let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &given);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut given.1);
@@ -111,7 +109,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let called = Box::pin(async move { call(&*handler, given).await.map(Into::into) });
     let mut driver = Driver::new(view.frame.clone(), 0, called);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
-    driver.end();
+    drop(driver);
     Rehearsed { fault: view.frame.journal.get().and_then(|journal| journal.fault_at(&step)), step }
 }
 
@@ -134,9 +132,10 @@ pub(super) async fn play_errand<X: Exchange>(
     let Errand { binding, over_http, state, .. } = errand;
     let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
     let played = Box::pin(async {
-        match leg.open(&state) {
+        let opened = leg.open(&state);
+        match leg.opened(opened) {
             Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
-            Err(refusal) => Err(leg.refuse(refusal)),
+            Err(stop) => Err(stop),
         }
     });
     match caught(played).await {
@@ -207,20 +206,32 @@ impl<'a> Leg<'a> {
         }
     }
 
-    async fn play<X: Exchange, H: ServerHandler>(
+    /// Plays it, within a span that knows its flow from the beginning.
+    fn play<X: Exchange, H: ServerHandler>(
         mut self,
+        handler: &'a Arc<H>,
+        mut given: Given<X>,
+    ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
+        let opened = given.0.state().take().map(|token| (self.open(&token), token));
+        if opened.is_none() {
+            self.of(RoundId::new(self.core.new_flow(), 0));
+        }
+        let flow = self.known.then_some(self.round.flow);
+        let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
+        self.play_opened(handler, given, opened).instrument(span)
+    }
+
+    async fn play_opened<X: Exchange, H: ServerHandler>(
+        self,
         handler: &Arc<H>,
         mut given: Given<X>,
+        opened: Option<(Result<Envelope, Refusal>, String)>,
     ) -> Result<X::Response, ErrorData> {
         let sent = given.0.answers().take().unwrap_or_default();
-        let state = given.0.state().take();
-        let depends_on_answers = state.is_some() || !sent.is_empty();
-        let played = match state {
-            None => {
-                self.known(RoundId::new(self.core.new_flow(), 0));
-                self.begin(handler, given, sent).await
-            }
-            Some(token) => match self.open(&token) {
+        let depends_on_answers = opened.is_some() || !sent.is_empty();
+        let played = match opened {
+            None => self.begin(handler, given, sent).await,
+            Some((opened, token)) => match self.opened(opened) {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                     None if envelope.resume.waits() => {
@@ -229,7 +240,7 @@ impl<'a> Leg<'a> {
                     }
                     None => self.go_on(handler, given, envelope, sent).await,
                 },
-                Err(refusal) => Err(self.refuse(refusal)),
+                Err(stop) => Err(stop),
             },
         };
         match played {
@@ -426,13 +437,17 @@ impl<'a> Leg<'a> {
         let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         // Known from here on, so that a refusal can be told of its flow.
-        self.known(RoundId::new(envelope.flow, envelope.round));
+        self.of(RoundId::new(envelope.flow, envelope.round));
         envelope.check(&self.binding, self.core.now())?;
         if self.peer.era == Era::Legacy {
             return Err(Refusal::LegacyClient);
         }
-        self.event(&Station::Opened);
         Ok(envelope)
+    }
+
+    /// Says what came of opening the state.
+    fn opened(&self, opened: Result<Envelope, Refusal>) -> Result<Envelope, Stop> {
+        opened.inspect(|_| self.event(&Station::Opened)).map_err(|refusal| self.refuse(refusal))
     }
 
     /// Claims the round, waiting for an equal leg that is at work on it.
@@ -547,7 +562,7 @@ impl<'a> Leg<'a> {
         // instance.
         if !asked || frame.journal.get().is_some() {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
-            driver.end();
+            drop(driver);
             return self.conclude::<X>(ran, frame, deadline);
         }
         if let Err(error) = driver.take_place() {
@@ -795,10 +810,9 @@ impl<'a> Leg<'a> {
         asks
     }
 
-    fn known(&mut self, round: RoundId) {
-        self.round = round;
-        self.known = true;
-        Tracing::known(round.flow, round.number);
+    /// It is known of which round this leg is.
+    fn of(&mut self, round: RoundId) {
+        (self.round, self.known) = (round, true);
     }
 
     fn refuse(&self, refusal: Refusal) -> Stop {

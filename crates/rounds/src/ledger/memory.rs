@@ -273,6 +273,10 @@ impl Replies {
         let room = Self::SEGMENT_BYTES.min(self.budget / 64).max(reply.len());
         let fits = |segment: &&mut Segment| segment.bytes.len() + reply.len() <= segment.bytes.capacity();
         if self.segments.back_mut().filter(fits).is_none() {
+            if let Some(full) = self.segments.back_mut() {
+                // What is left in it is not in the budget.
+                full.bytes.shrink_to_fit();
+            }
             self.segments.push_back(Segment { bytes: Vec::with_capacity(room), wanted: 0 });
         }
         let number = self.first + self.segments.len() as u64 - 1;
@@ -407,6 +411,19 @@ mod tests {
         assert_eq!(table.replies.bytes, kept * 32);
         assert!((6400 - 100..=6400).contains(&table.replies.bytes), "{} of 6400 bytes", table.replies.bytes);
         assert!(table.replies.segments.len() < kept);
+    }
+
+    #[test]
+    fn replies_of_any_size_take_the_memory_that_they_may() {
+        let budget = 4 << 20;
+        for bytes in [100, (33 << 10) + 1, 65 << 10] {
+            let mut replies = Replies::new(budget);
+            for _ in 0..2 * budget / bytes {
+                assert!(replies.insert(&vec![0; bytes]).is_some());
+            }
+            let held: usize = replies.segments.iter().map(|segment| segment.bytes.capacity()).sum();
+            assert!(held <= budget + Replies::SEGMENT_BYTES, "{held} bytes for replies of {bytes}");
+        }
     }
 
     #[tokio::test]

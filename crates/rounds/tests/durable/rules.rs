@@ -65,6 +65,25 @@ async fn combinators_that_poll_the_flow_do_not_trip_it() {
 }
 
 #[tokio::test]
+async fn what_tokio_puts_off_is_not_taken_for_something_that_nobody_records() {
+    async fn put_off(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        tokio::task::yield_now().await;
+        for _ in 0..1000 {
+            tokio::task::consume_budget().await;
+        }
+        let seat: String = flow.form("Which seat?").key("seat").await?;
+        for _ in 0..1000 {
+            tokio::task::consume_budget().await;
+        }
+        Ok(seat)
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", put_off)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    assert_eq!(asked.accept("seat", json!({"seat": "4C"})).send(&client).await.text(), "4C");
+}
+
+#[tokio::test]
 async fn two_operations_at_once_are_refused_even_if_the_handler_looks_away() {
     async fn at_once(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         let (_one, _two) = tokio::join!(

@@ -19,7 +19,7 @@ use rounds::{
     Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, SystemClock, Timestamp,
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
     observe::{Outcome, Station},
-    test::{Client, Events},
+    test::{Client, Clock, Events},
 };
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -554,13 +554,29 @@ async fn more_questions_than_a_round_may_have_end_the_handler_whenever_they_are_
     assert_eq!(stage.server.waiting(), 0);
 }
 
-/// A guard with one effect that waits at a gate, on the leg after a question that it waits for, or in a task of its own.
+/// A guard with one effect that waits at a gate.
 struct Busy {
     gate: Arc<Semaphore>,
     begun: Count,
     done: Count,
     dropped: Count,
-    in_a_task: bool,
+    place: Place,
+}
+
+/// Where the effect is had.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    AfterAQuestion,
+    /// After one, and together with another.
+    BesideAQuestion,
+    InATask,
+}
+
+impl Busy {
+    fn new(place: Place) -> Self {
+        let (begun, done, dropped) = Default::default();
+        Self { gate: Arc::new(Semaphore::new(0)), begun, done, dropped, place }
+    }
 }
 
 impl ServerHandler for Busy {
@@ -572,8 +588,8 @@ impl ServerHandler for Busy {
         let (round, ask) = (Round::<CallToolResponse>::from_context(&context)?, Ask::from_context(&context)?);
         let _guard = self.dropped.on_drop();
         let (gate, begun, done) = (self.gate.clone(), self.begun.clone(), self.done.clone());
-        if !self.in_a_task {
-            units(ask).await?;
+        if self.place != Place::InATask {
+            units(ask.clone()).await?;
         }
         let work = async move {
             let effect = async || {
@@ -583,10 +599,10 @@ impl ServerHandler for Busy {
             };
             round.once("effect", effect).await
         };
-        if self.in_a_task {
-            tokio::spawn(work).await.expect("it does not panic")?;
-        } else {
-            work.await?;
+        match self.place {
+            Place::InATask => tokio::spawn(work).await.expect("it does not panic")?,
+            Place::AfterAQuestion => work.await?,
+            Place::BesideAQuestion => tokio::join!(work, units(ask)).0?,
         }
         Ok(rounds::text("done"))
     }
@@ -596,17 +612,18 @@ impl ServerHandler for Busy {
     }
 }
 
+/// An effect that has begun, on a leg that has ended without it.
+async fn comes_to_its_end(gate: Arc<Semaphore>, done: Count, dropped: Count) {
+    assert_eq!((done.get(), dropped.get()), (0, 0));
+    gate.add_permits(1);
+    dropped.reaches(1).await;
+    assert_eq!(done.get(), 1);
+}
+
 #[tokio::test]
 async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg_is_cancelled() {
-    let (begun, done, dropped) = (Count::default(), Count::default(), Count::default());
-    let gate = Arc::new(Semaphore::new(0));
-    let busy = Busy {
-        gate: gate.clone(),
-        begun: begun.clone(),
-        done: done.clone(),
-        dropped: dropped.clone(),
-        in_a_task: false,
-    };
+    let busy = Busy::new(Place::AfterAQuestion);
+    let (gate, begun, done, dropped) = (busy.gate.clone(), busy.begun.clone(), busy.done.clone(), busy.dropped.clone());
     let client = Client::modern(Rounds::new(busy)).await;
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
@@ -614,29 +631,87 @@ async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg
     leg.cancel().await;
     // An answered request behind the cancellation shows that it was read.
     let _ = client.request("tools/list", json!({})).await;
-    assert_eq!(dropped.get(), 0);
-    gate.add_permits(1);
-    dropped.reaches(1).await;
-    assert_eq!(done.get(), 1);
+    comes_to_its_end(gate, done, dropped).await;
+}
+
+#[tokio::test]
+async fn an_effect_comes_to_its_end_when_what_is_asked_beside_it_may_not_be_asked() {
+    let busy = Busy::new(Place::BesideAQuestion);
+    let (gate, done, dropped) = (busy.gate.clone(), busy.done.clone(), busy.dropped.clone());
+    let server = Rounds::builder(busy).limits(Limits::default().with_rounds(1)).build().unwrap();
+    let client = Client::modern(server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(leg.text(), "this call has asked 1 times, which is as often as it may: start it again");
+    assert_eq!(server.waiting(), 0);
+    comes_to_its_end(gate, done, dropped).await;
+}
+
+/// Drops a leg when it is told to.
+struct Impatient {
+    server: Rounds<Busy>,
+    now: Arc<Notify>,
+}
+
+impl ServerHandler for Impatient {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        tokio::select! {
+            said = self.server.call_tool(request, context) => said,
+            () = self.now.notified() => Ok(rounds::text("too late")),
+        }
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerHandler::get_info(&self.server)
+    }
+}
+
+#[tokio::test]
+async fn an_effect_comes_to_its_end_when_its_leg_is_dropped() {
+    let busy = Busy::new(Place::AfterAQuestion);
+    let (gate, begun, done, dropped) = (busy.gate.clone(), busy.begun.clone(), busy.done.clone(), busy.dropped.clone());
+    let (server, now) = (Rounds::new(busy), Arc::new(Notify::new()));
+    let client = Client::modern(Impatient { server: server.clone(), now: now.clone() }).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+    begun.reaches(1).await;
+    now.notify_one();
+    assert_eq!(leg.finish().await.text(), "too late");
+    assert_eq!(server.waiting(), 0);
+    comes_to_its_end(gate, done, dropped).await;
 }
 
 #[tokio::test]
 async fn a_cancelled_handler_is_dropped_when_its_effect_ends_in_another_task() {
-    let (begun, done, dropped) = (Count::default(), Count::default(), Count::default());
-    let gate = Arc::new(Semaphore::new(0));
-    let busy = Busy {
-        gate: gate.clone(),
-        begun: begun.clone(),
-        done: done.clone(),
-        dropped: dropped.clone(),
-        in_a_task: true,
-    };
+    let busy = Busy::new(Place::InATask);
+    let (gate, begun, done, dropped) = (busy.gate.clone(), busy.begun.clone(), busy.done.clone(), busy.dropped.clone());
     let client = Client::modern(Rounds::new(busy)).await;
     let leg = client.start("tools/call", json!({"name": "x"})).await;
     begun.reaches(1).await;
     leg.cancel().await;
     let _ = client.request("tools/list", json!({})).await;
-    gate.add_permits(1);
+    comes_to_its_end(gate, done, dropped).await;
+}
+
+#[tokio::test]
+async fn an_effect_that_never_comes_to_its_end_does_not_keep_its_handler_for_good() {
+    let busy = Busy::new(Place::AfterAQuestion);
+    let (begun, dropped) = (busy.begun.clone(), busy.dropped.clone());
+    let clock = Clock::new();
+    let server = Rounds::builder(busy).clock(clock.clone()).flow_deadline(10 * MINUTE).build().unwrap();
+    let client = Client::modern(server).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
+    begun.reaches(1).await;
+    leg.cancel().await;
+    let _ = client.request("tools/list", json!({})).await;
+    clock.advance(9 * MINUTE);
+    let _ = client.request("tools/list", json!({})).await;
+    assert_eq!(dropped.get(), 0);
+    clock.advance(MINUTE);
     dropped.reaches(1).await;
-    assert_eq!(done.get(), 1);
 }

@@ -310,6 +310,24 @@ async fn what_wakes_a_handler_in_the_poll_in_which_it_asks_is_not_lost() {
 }
 
 #[tokio::test]
+async fn a_handler_that_is_never_at_rest_is_answered_all_the_same() {
+    let stage = stage(|ask: Ask| async move {
+        let restless = poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        tokio::select! {
+            biased;
+            units = units(ask) => units,
+            () = restless => unreachable!(),
+        }
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
+}
+
+#[tokio::test]
 async fn a_thread_that_no_runtime_knows_can_wake_a_handler_that_waits() {
     let (woken, (tell, told)) = (Count::default(), oneshot::channel());
     let (counted, told) = (woken.clone(), Arc::new(Mutex::new(Some(told))));
