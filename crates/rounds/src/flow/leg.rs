@@ -5,7 +5,7 @@
 use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -18,7 +18,6 @@ use rmcp::{
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 #[cfg(feature = "test")]
 use super::journal::Pages;
@@ -207,25 +206,27 @@ impl<'a> Leg<'a> {
     }
 
     /// Plays it, within a span that knows its flow from the beginning.
-    fn play<X: Exchange, H: ServerHandler>(
+    async fn play<X: Exchange, H: ServerHandler>(
         mut self,
-        handler: &'a Arc<H>,
+        handler: &Arc<H>,
         mut given: Given<X>,
-    ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
+    ) -> Result<X::Response, ErrorData> {
         let opened = given.0.state().take().map(|token| (self.open(&token), token));
         if opened.is_none() {
             self.of(RoundId::new(self.core.new_flow(), 0));
         }
         let flow = self.known.then_some(self.round.flow);
         let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
-        self.play_opened(handler, given, opened).instrument(span)
+        // Pinned where it is made: it is large, and `instrument` would move it.
+        let mut played = pin!(self.play_opened(handler, given, opened));
+        poll_fn(|cx| span.in_scope(|| played.as_mut().poll(cx))).await
     }
 
     async fn play_opened<X: Exchange, H: ServerHandler>(
-        self,
+        &self,
         handler: &Arc<H>,
         mut given: Given<X>,
-        opened: Option<(Result<Envelope, Refusal>, String)>,
+        opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
     ) -> Result<X::Response, ErrorData> {
         let sent = given.0.answers().take().unwrap_or_default();
         let depends_on_answers = opened.is_some() || !sent.is_empty();
@@ -286,7 +287,7 @@ impl<'a> Leg<'a> {
         &self,
         handler: &Arc<H>,
         mut given: Given<X>,
-        envelope: Envelope,
+        envelope: Box<Envelope>,
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
         let (bid, orphan) = (self.bid(&envelope, &mut sent), Orphan::Free);
@@ -334,7 +335,7 @@ impl<'a> Leg<'a> {
     /// A leg that goes on with a flow whose handler waits here, if it does.
     async fn wake<X: Exchange>(
         &self,
-        envelope: Envelope,
+        envelope: Box<Envelope>,
         mut sent: InputResponses,
         link: Option<Link>,
         leg_token: CancellationToken,
@@ -385,7 +386,7 @@ impl<'a> Leg<'a> {
         &self,
         (relay, owner): (Arc<dyn Relay>, String),
         state: &str,
-        envelope: Envelope,
+        envelope: Box<Envelope>,
         mut sent: InputResponses,
         leg_token: &CancellationToken,
     ) -> Result<X::Response, Stop> {
@@ -433,9 +434,10 @@ impl<'a> Leg<'a> {
         Arc::new(View { round: self.round, peer, legacy, state, solicited, server: handler.clone(), frame })
     }
 
-    fn open(&mut self, state: &str) -> Result<Envelope, Refusal> {
+    fn open(&mut self, state: &str) -> Result<Box<Envelope>, Refusal> {
         let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state)?;
-        let envelope = Envelope::from_bytes(&plaintext)?;
+        // In a box, as it is handed on through several futures.
+        let envelope = Box::new(Envelope::from_bytes(&plaintext)?);
         // Known from here on, so that a refusal can be told of its flow.
         self.of(RoundId::new(envelope.flow, envelope.round));
         envelope.check(&self.binding, self.core.now())?;
@@ -446,7 +448,7 @@ impl<'a> Leg<'a> {
     }
 
     /// Says what came of opening the state.
-    fn opened(&self, opened: Result<Envelope, Refusal>) -> Result<Envelope, Stop> {
+    fn opened(&self, opened: Result<Box<Envelope>, Refusal>) -> Result<Box<Envelope>, Stop> {
         opened.inspect(|_| self.event(&Station::Opened)).map_err(|refusal| self.refuse(refusal))
     }
 
