@@ -188,7 +188,7 @@ impl Release<'_> {
             tokio::select! {
                 biased;
                 outcome = &mut effect => return outcome,
-                () = core.clock.sleep(lease / 3), if self.fence.is_some() => {
+                () = async { core.clock.sleep(lease / 3).await }, if self.fence.is_some() => {
                     let id = self.view.once_id(self.name);
                     // Whoever took over runs it with the same key, and nothing stops this one any more.
                     let _ = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;

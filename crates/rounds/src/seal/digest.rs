@@ -114,11 +114,17 @@ pub(crate) fn of_question(request: &InputRequest) -> Fingerprint {
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in &self.0 {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        write_hex(&self.0, f)
     }
+}
+
+/// At once, as a formatter for each byte is slow: these are in spans, and in the keys of effects.
+pub(super) fn write_hex<const N: usize>(bytes: &[u8; N], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut digits = [[0; 2]; N];
+    for (byte, pair) in bytes.iter().zip(&mut digits) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    f.write_str(std::str::from_utf8(digits.as_flattened()).map_err(|_| fmt::Error)?)
 }
 
 /// Writes what a value means: equal values give equal bytes, and no two others do, as every part says what it is and how long.

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::digest::{Digest, Fingerprint};
+use super::digest::{Digest, Fingerprint, write_hex};
 pub(crate) use crate::kind::{Kind, Method};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
@@ -32,12 +32,7 @@ impl FlowId {
 
 impl fmt::Display for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // At once: it is in every span, and a formatter for each byte is slow.
-        let mut digits = [0; 2 * size_of::<Self>()];
-        for (byte, pair) in self.0.iter().zip(digits.as_chunks_mut::<2>().0) {
-            *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
-        }
-        f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+        write_hex(&self.0, f)
     }
 }
 
