@@ -63,11 +63,11 @@ pub(crate) fn answer<H: ServerHandler>(
     context.extensions.insert(head);
     // What rmcp leaves behind when it takes the metadata out.
     context.extensions.insert(RequestMetaObject::default());
-    let running = Running {
-        cancelled: context.ct.clone(),
-        // It can outlive the connection, and so it owns what it needs.
-        handler: Some(Box::pin(async move { Service::handle_request(&*handler, request, context).await })),
-    };
+    let cancelled = context.ct.clone();
+    // It can outlive the connection, and so it owns what it needs. Made in its place: `Box::pin` may copy all the room that it has.
+    let place = Box::new_uninit();
+    let handler = Box::write(place, async move { Service::handle_request(&*handler, request, context).await });
+    let running = Running { cancelled, handler: Some(Box::into_pin(handler)) };
     // The future has room for these, and not for what the handler was given.
     async move {
         tokio::select! {

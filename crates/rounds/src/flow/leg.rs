@@ -65,7 +65,13 @@ pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
     context: RequestContext<RoleServer>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
     let given = Box::new((request, context));
-    caught(Box::pin(async move { Leg::new(core, &given).play(handler, given).await }))
+    caught(boxed(|| async move { Leg::new(core, &given).play(handler, given).await }))
+}
+
+/// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
+#[inline(always)]
+fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(Box::write(Box::new_uninit(), make()))
 }
 
 /// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
@@ -515,7 +521,7 @@ impl<'a> Leg<'a> {
                 view.put(&mut given.1);
                 self.event(&Station::Started);
                 let (frame, round) = (view.frame.clone(), view.round.number);
-                Box::pin(async move {
+                boxed(|| async move {
                     let _over = over;
                     let returned = call(&*handler, given).await;
                     frame.came_to(round, returned).0.map(Into::into)
