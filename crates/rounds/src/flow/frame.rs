@@ -193,7 +193,6 @@ pub(crate) struct Resumption {
 }
 
 /// What a handler has come to.
-#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Step {
     /// It asks, and waits.
     Asked(Round),
@@ -212,9 +211,8 @@ pub(crate) struct Round {
     pub(crate) patience: Duration,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 pub(crate) enum Ending {
-    Returned(Result<ServerResult, ErrorData>),
+    Returned(Result<Box<ServerResult>, ErrorData>),
     Panicked,
     /// Its time is over.
     Expired,
@@ -462,8 +460,8 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// A handler's future.
-type Handler = BoxFuture<'static, Result<ServerResult, ErrorData>>;
+/// A handler's future. Its result is in a box, as it goes through many hands.
+type Handler = BoxFuture<'static, Result<Box<ServerResult>, ErrorData>>;
 
 /// Owns a handler's future, and polls it.
 pub(crate) struct Driver {

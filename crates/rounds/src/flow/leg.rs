@@ -111,7 +111,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut given.1);
     let handler = handler.clone();
-    let called = Box::pin(async move { call(&*handler, given).await.map(Into::into) });
+    let called = Box::pin(async move { call(&*handler, given).await.map(|response| Box::new(response.into())) });
     let mut driver = Driver::new(view.frame.clone(), 0, called);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     drop(driver);
@@ -174,7 +174,6 @@ struct Leg<'a> {
 }
 
 /// How the handler's part of a leg ended.
-#[expect(clippy::large_enum_variant, reason = "it is moved once and looked at: a box would cost more than it saves")]
 enum Ran {
     Stepped(Step),
     /// The client went away, and nobody else waits.
@@ -524,13 +523,13 @@ impl<'a> Leg<'a> {
                 boxed(|| async move {
                     let _over = over;
                     let returned = call(&*handler, given).await;
-                    frame.came_to(round, returned).0.map(Into::into)
+                    frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
                 })
             }
             Era::Legacy => Box::pin(async move {
                 let _over = over;
                 let (request, context) = *given;
-                shim::call(&*handler, request, view, context).await.map(Into::into)
+                shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
             }),
         };
         let driver = Driver::new(frame.clone(), self.round.number, called);
@@ -653,7 +652,7 @@ impl<'a> Leg<'a> {
                 return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
-                let asks = match X::Response::from_result(returned?).map(Response::into_asks) {
+                let asks = match X::Response::from_result(*returned?).map(Response::into_asks) {
                     Some(Ok(asks)) => asks,
                     Some(Err(complete)) => return Ok((None, complete)),
                     None => return Err(ErrorData::internal_error("a result of another request", None).into()),
