@@ -14,8 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName},
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
@@ -65,14 +65,17 @@ pub(crate) fn answer<H: ServerHandler>(
     context.extensions.insert(RequestMetaObject::default());
     let cancelled = context.ct.clone();
     // It can outlive the connection, and so it owns what it needs. Made in its place: `Box::pin` may copy all the room that it has.
-    let place = Box::new_uninit();
-    let handler = Box::write(place, async move { Service::handle_request(&*handler, request, context).await });
+    let (place, asked) = (Box::new_uninit(), id.clone());
+    let handler = Box::write(place, async move {
+        let said = Service::handle_request(&*handler, request, context).await;
+        response(said, asked, form)
+    });
     let running = Running { cancelled, handler: Some(Box::into_pin(handler)) };
     // The future has room for these, and not for what the handler was given.
     async move {
         tokio::select! {
             biased;
-            said = running => response(said, id, form),
+            answered = running => answered.unwrap_or_else(|panicked| response(Err(panicked), id, form)),
             () = stop.cancelled() => failure("empty response", "no response message received from handler"),
         }
     }
@@ -80,25 +83,24 @@ pub(crate) fn answer<H: ServerHandler>(
 
 /// A handler at work. It is told when nobody waits for it any more, and goes on to its end: what it has begun is not broken off.
 struct Running {
-    handler: Option<Pin<Box<dyn Future<Output = Said> + Send>>>,
+    handler: Option<Pin<Box<dyn Future<Output = BoxResponse> + Send>>>,
     cancelled: CancellationToken,
 }
 
-type Said = Result<ServerResult, ErrorData>;
-
 impl Future for Running {
-    type Output = Said;
+    /// What it answers, or that it panicked.
+    type Output = Result<BoxResponse, ErrorData>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Said> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(handler) = &mut self.handler else { return Poll::Pending };
         // Other requests of this connection have nothing to do with it.
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-        let said = match polled {
-            Ok(polled) => ready!(polled),
+        let answered = match polled {
+            Ok(polled) => Ok(ready!(polled)),
             Err(panic) => Err(panicked(&*panic)),
         };
         self.handler = None;
-        Poll::Ready(said)
+        Poll::Ready(answered)
     }
 }
 
@@ -118,7 +120,7 @@ fn panicked(panic: &(dyn Any + Send)) -> ErrorData {
     ErrorData::internal_error("the handler panicked", None)
 }
 
-fn response(said: Said, id: RequestId, form: Form) -> BoxResponse {
+fn response(said: Result<ServerResult, ErrorData>, id: RequestId, form: Form) -> BoxResponse {
     let (status, message) = match said {
         Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
         Err(error) => {
@@ -134,15 +136,18 @@ fn response(said: Said, id: RequestId, form: Form) -> BoxResponse {
     if let Err(error) = print(&mut body, &message) {
         return failure("serialize json response", error);
     }
-    let response = Response::builder().status(status);
-    let response = if event_stream {
+    let mut headers = HeaderMap::new();
+    if event_stream {
         body.extend_from_slice(b"\n\n");
-        let response = response.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache");
-        response.header(HeaderName::from_static("x-accel-buffering"), "no")
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     } else {
-        response.header(CONTENT_TYPE, "application/json")
-    };
-    response.body(Full::from(body).boxed()).expect("the headers are written above")
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    let mut response = Response::new(Full::from(body).boxed());
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
 }
 
 /// Most answers fit.
