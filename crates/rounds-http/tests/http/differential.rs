@@ -5,6 +5,9 @@
 //! - `a_panic_is_answered`
 //! - `a_stray_notification_goes_nowhere`
 //! - `a_peer_that_was_kept_stays_open`
+//!
+//! The order of members in a question is different, too, and is not looked at: `questions_are_printed_as_rmcp_prints_them`, in
+//! `dispatch`, compares what they mean.
 
 use std::{cell::Cell, iter};
 
