@@ -72,7 +72,7 @@ impl Conversation {
         }
         answering.status.wait();
         let ended = self.talk(start, &answering, gives_up).await;
-        answering.status.pause();
+        answering.status.stop();
         match (ended, save) {
             (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
             (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),
@@ -106,6 +106,8 @@ impl Conversation {
             Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
             _ = &mut interrupted => Err(Failure::Interrupted.into()),
         };
+        // A question that is dropped with the connection would have us wait for its server again.
+        answering.status.stop();
         connection.close().await;
         ended
     }

@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
@@ -18,7 +21,8 @@ use crate::{
 pub(crate) struct Status {
     paint: Paint,
     verbose: bool,
-    spins: bool,
+    /// Whether there is a spinner for those who wait: not where nobody would see it, and not when all is over.
+    spins: AtomicBool,
     spinner: Mutex<Option<Spinner>>,
     leg: Mutex<Leg>,
 }
@@ -38,10 +42,11 @@ impl Status {
     pub(crate) fn new(call: Option<&Call>, verbose: bool) -> Self {
         let call = call.map(|call| format!("{} {}", call.method(), clean::short(call.target(), 60)));
         let call = call.unwrap_or_default();
+        let spins = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self {
             paint: Paint::on(&io::stderr()),
             verbose,
-            spins: io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            spins: AtomicBool::new(spins),
             spinner: Mutex::new(None),
             leg: Mutex::new(Leg { call, number: 1, began: Instant::now(), answers: 0, state: None }),
         }
@@ -50,7 +55,7 @@ impl Status {
     /// Nothing happens here until the server speaks.
     pub(crate) fn wait(&self) {
         let mut spinner = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.spins && spinner.is_none() {
+        if self.spins.load(Ordering::Relaxed) && spinner.is_none() {
             *spinner = Some(Spinner::start());
         }
     }
@@ -58,6 +63,12 @@ impl Status {
     /// Something else is to be shown.
     pub(crate) fn pause(&self) {
         drop(self.spinner.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Nobody waits any more, whatever else comes to its end.
+    pub(crate) fn stop(&self) {
+        self.spins.store(false, Ordering::Relaxed);
+        self.pause();
     }
 
     /// Says something of ours.
