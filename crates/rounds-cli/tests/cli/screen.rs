@@ -24,8 +24,8 @@ pub(crate) struct Screen {
 
 /// Runs the program as a shell does that a person has in a terminal: it is there before it and after it. The system takes back
 /// what is shown and not yet read when the first program of a terminal ends, and so that one says when the other has ended, and
-/// waits until that was seen. Nor is it to take back what is shown right after a Ctrl-C (`noflsh`).
-const SHELL: &str = r#"stty noflsh; trap : INT; "$0" "$@"; code=$?; printf '\036' >&2; read -r _; exit $code"#;
+/// waits until that was seen.
+const SHELL: &str = r#"trap : INT; "$0" "$@"; code=$?; printf '\036' >&2; read -r _; exit $code"#;
 
 /// What it says then. No program shows it.
 const ENDED: &str = "\u{1e}";
