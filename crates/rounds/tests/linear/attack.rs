@@ -24,7 +24,7 @@ use rounds::{
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Count, Tool, Units, stage, stage_with, units};
+use super::{Count, Tool, Units, stage, stage_with, units, units_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -401,16 +401,8 @@ async fn nothing_is_left_of_a_flow_that_has_ended() {
 fn a_runtime_that_is_shut_down_takes_its_waiting_handlers_with_it() {
     for mut flavor in [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()] {
         let dropped = Count::default();
-        let on_drop = dropped.clone();
-        let tool = move |ask: Ask| {
-            let guard = on_drop.on_drop();
-            async move {
-                let _guard = guard;
-                units(ask).await
-            }
-        };
         // Of tokio's time, which ends with the runtime.
-        let stage = stage_with(tool, |builder| builder.clock(SystemClock));
+        let stage = stage_with(units_until(&dropped), |builder| builder.clock(SystemClock));
         let runtime = flavor.enable_all().build().unwrap();
         let asked = runtime.block_on(async {
             let client = Client::modern(stage.server.clone()).await;
@@ -462,14 +454,7 @@ async fn a_connection_that_closes_in_the_middle_of_a_leg_ends_its_handler() {
 #[tokio::test(start_paused = true)]
 async fn a_legacy_connection_that_closes_while_a_question_is_open_ends_the_handler() {
     let dropped = Count::default();
-    let on_drop = dropped.clone();
-    let stage = stage(move |ask: Ask| {
-        let guard = on_drop.on_drop();
-        async move {
-            let _guard = guard;
-            units(ask).await
-        }
-    });
+    let stage = stage(units_until(&dropped));
     let client = Client::legacy(stage.server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "x"})).await;
     let pushed = client.pushed().await.unwrap();

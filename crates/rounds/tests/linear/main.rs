@@ -20,7 +20,7 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, FlowError, Rounds, RoundsBuilder,
+    Ask, BoxFuture, FlowError, Rounds, RoundsBuilder,
     test::{Clock, Events},
 };
 use serde::Deserialize;
@@ -89,6 +89,18 @@ where
 async fn units(ask: Ask) -> Result<String, FlowError> {
     let units: Units = ask.form("Which units?").await?;
     Ok(format!("{units:?}"))
+}
+
+/// The same, and counts when it is dropped.
+fn units_until(dropped: &Count) -> impl Fn(Ask) -> BoxFuture<'static, Result<String, FlowError>> + use<> {
+    let dropped = dropped.clone();
+    move |ask| {
+        let guard = dropped.on_drop();
+        Box::pin(async move {
+            let _guard = guard;
+            units(ask).await
+        })
+    }
 }
 
 /// Counts what happens.

@@ -15,7 +15,7 @@ use rounds::{
 use serde_json::json;
 use tokio::sync::{Mutex, Notify, oneshot};
 
-use super::{Count, Units, stage, stage_with, units};
+use super::{Count, Units, stage, stage_with, units, units_until};
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_next_leg() {
@@ -366,15 +366,7 @@ impl Clock for Hasty {
 #[tokio::test]
 async fn a_round_that_is_over_before_its_handler_waits_ends_it() {
     let dropped = Count::default();
-    let on_drop = dropped.clone();
-    let tool = move |ask: Ask| {
-        let guard = on_drop.on_drop();
-        async move {
-            let _guard = guard;
-            units(ask).await
-        }
-    };
-    let stage = stage_with(tool, |builder| builder.clock(Hasty));
+    let stage = stage_with(units_until(&dropped), |builder| builder.clock(Hasty));
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
