@@ -113,3 +113,18 @@ impl crate::Clock for Clock {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, task::Poll};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sleep_whose_end_no_clock_can_show_does_not_end() {
+        let clock = Clock::new();
+        let mut sleep = crate::Clock::sleep(&clock, Duration::MAX);
+        clock.advance(Duration::from_secs(1 << 40));
+        assert!(poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await.is_pending());
+    }
+}
