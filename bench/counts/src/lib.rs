@@ -101,7 +101,7 @@ fn report(place: &Place, units: &Units) -> String {
         Units::Metric => "22°C",
         Units::Imperial => "72°F",
     };
-    format!("Weather in {}: {degrees}.", place.location)
+    format!("Weather in {}: {degrees}, partly cloudy.", place.location)
 }
 
 #[tool_handler(router = self.tool_router)]

@@ -129,6 +129,7 @@ fn start(options: Options) -> Result<(Vec<Served>, Vec<Row>), Box<dyn Error>> {
         Row::new("bare axum, JSON in and out".to_owned(), start(ours(Stack::Axum)?)?, "weather"),
         Row::new("bare rmcp, its HMAC codec".to_owned(), start(ours(Stack::Rmcp)?)?, "weather"),
     ];
+    rows.push(Row::new("`Durable`, `Endpoint`".to_owned(), start(ours(Stack::Durable)?)?, "durable"));
     for (stack, over) in [(Stack::Endpoint, "`Endpoint`"), (Stack::RoundsOverRmcp, "rmcp's HTTP")] {
         let server = start(ours(stack)?)?;
         rows.extend(SHAPES.map(|(tool, shape)| Row::new(format!("{shape}, {over}"), server, tool)));

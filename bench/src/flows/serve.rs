@@ -29,10 +29,12 @@ pub(crate) enum Stack {
     Endpoint,
     /// The gallery, over rmcp's HTTP service.
     RoundsOverRmcp,
+    /// What the gallery has not: a durable tool with no effect, through the endpoint.
+    Durable,
 }
 
 impl Stack {
-    const ALL: [Self; 4] = [Self::Axum, Self::Rmcp, Self::Endpoint, Self::RoundsOverRmcp];
+    const ALL: [Self; 5] = [Self::Axum, Self::Rmcp, Self::Endpoint, Self::RoundsOverRmcp, Self::Durable];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl Stack {
             Self::Rmcp => "rmcp",
             Self::Endpoint => "endpoint",
             Self::RoundsOverRmcp => "rounds-over-rmcp",
+            Self::Durable => "durable",
         }
     }
 
@@ -64,6 +67,10 @@ impl Stack {
             Self::Rmcp => router.route_service("/mcp", theirs::service(config)?),
             Self::Endpoint => router.route_service("/mcp", Endpoint::new(&gallery()?, config)),
             Self::RoundsOverRmcp => router.route_service("/mcp", gallery()?.streamable_http(config)),
+            Self::Durable => {
+                let durable = Rounds::builder(counts::Weather::new()).ledger(ledger()).build()?;
+                router.route_service("/mcp", Endpoint::new(&durable, config))
+            }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("listening on http://{}/mcp", listener.local_addr()?);
@@ -75,6 +82,9 @@ impl Stack {
 }
 
 fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {
-    let ledger = MemoryLedger::with_limits(CLAIMS, MemoryLedger::REPLY_BYTES);
-    Ok(gallery::rounds().ledger(ledger).build()?)
+    Ok(gallery::rounds().ledger(ledger()).build()?)
+}
+
+fn ledger() -> MemoryLedger {
+    MemoryLedger::with_limits(CLAIMS, MemoryLedger::REPLY_BYTES)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     collections::BTreeMap,
     convert::Infallible,
     fmt::Display,
@@ -22,15 +23,15 @@ use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ErrorCode,
-        Implementation, InitializeRequestParams, InputRequest, InputRequests, InputRequiredResult, JsonRpcMessage,
-        JsonRpcResponse, MetaObject, ProtocolVersion, RequestId, RequestMetaObject, ResultType, ServerJsonRpcMessage,
-        ServerResult,
+        ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema,
+        ErrorCode, Extensions, Implementation, InitializeRequestParams, InputRequest, InputRequests,
+        InputRequiredResult, JsonRpcMessage, JsonRpcResponse, MetaObject, ObjectTypeConst, PrimitiveSchemaDefinition,
+        ProtocolVersion, RequestId, RequestMetaObject, ResultType, ServerJsonRpcMessage, ServerResult,
     },
     service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
     transport::Transport,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -64,13 +65,13 @@ pub(crate) fn answer<H: ServerHandler>(
     // What rmcp leaves behind when it takes the metadata out.
     context.extensions.insert(RequestMetaObject::default());
     let cancelled = context.ct.clone();
-    // It can outlive the connection, and so it owns what it needs. Made in its place: `Box::pin` may copy all the room that it has.
-    let (place, asked) = (Box::new_uninit(), id.clone());
-    let handler = Box::write(place, async move {
+    let asked = id.clone();
+    // It can outlive the connection, and so it owns what it needs.
+    let handler = boxed(|| async move {
         let said = Service::handle_request(&*handler, request, context).await;
         response(said, asked, form)
     });
-    let running = Running { cancelled, handler: Some(Box::into_pin(handler)) };
+    let running = Running { cancelled, handler: Some(handler) };
     // The future has room for these, and not for what the handler was given.
     async move {
         tokio::select! {
@@ -79,6 +80,12 @@ pub(crate) fn answer<H: ServerHandler>(
             () = stop.cancelled() => failure("empty response", "no response message received from handler"),
         }
     }
+}
+
+/// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
+#[inline(always)]
+pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(Box::write(Box::new_uninit(), make()))
 }
 
 /// A handler at work. It is told when nobody waits for it any more, and goes on to its end: what it has begun is not broken off.
@@ -155,54 +162,141 @@ const ROOM: usize = 1024;
 
 fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
     match message {
-        JsonRpcMessage::Response(JsonRpcResponse { jsonrpc, id, result: ServerResult::InputRequiredResult(asks) }) => {
+        JsonRpcMessage::Response(JsonRpcResponse { jsonrpc, id, result: ServerResult::InputRequiredResult(asks) })
+            if ALL_IS_PRINTED =>
+        {
             serde_json::to_writer(body, &JsonRpcResponse { jsonrpc: *jsonrpc, id: id.clone(), result: Asks::of(asks) })
         }
         _ => serde_json::to_writer(body, message),
     }
 }
 
-/// Questions as rmcp prints them, but for the order of members: it prints a request by way of a `Value`, which costs more than all
-/// else of the message.
+/// Whether what is printed of questions here is all that they have. A field that a later rmcp adds makes a type larger, and its
+/// questions rmcp's to print.
+const ALL_IS_PRINTED: bool = size_of::<InputRequiredResult>()
+    == size_of::<(ResultType, Option<InputRequests>, Option<String>, Option<MetaObject>)>()
+    && size_of::<ElicitRequest>() == size_of::<(ElicitationCreateRequestMethod, ElicitRequestParams, Extensions)>()
+    && size_of::<ElicitationSchema>()
+        == size_of::<(
+            Option<Cow<'_, str>>,
+            ObjectTypeConst,
+            Option<Cow<'_, str>>,
+            BTreeMap<String, PrimitiveSchemaDefinition>,
+            Option<Vec<String>>,
+            Option<Vec<String>>,
+            Option<Cow<'_, str>>,
+        )>();
+
+/// Questions as rmcp prints them, but for the order of members: it prints a request by way of a `Value`, and a schema by way of a
+/// copy, which costs more than all else of the message.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Asks<'a> {
     result_type: &'a ResultType,
     #[serde(skip_serializing_if = "Option::is_none")]
-    input_requests: Option<BTreeMap<&'a str, Asked<'a>>>,
+    input_requests: Option<Each<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_state: Option<&'a str>,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     meta: Option<&'a MetaObject>,
 }
 
+struct Each<'a>(&'a InputRequests);
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Asked<'a> {
-    Elicitation {
+    Form {
         method: &'a ElicitationCreateRequestMethod,
-        params: &'a ElicitRequestParams,
+        params: FormParams<'a>,
     },
     /// By rmcp's own way, which also finds metadata in extensions.
     Other(&'a InputRequest),
 }
 
+#[derive(Serialize)]
+#[serde(tag = "mode", rename = "form", rename_all = "camelCase")]
+struct FormParams<'a> {
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RequestMetaObject>,
+    message: &'a str,
+    requested_schema: Schema<'a>,
+}
+
+#[derive(Serialize)]
+struct Schema<'a> {
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    schema: Option<&'a str>,
+    #[serde(rename = "type")]
+    type_: ObjectTypeConst,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    properties: Properties<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    required: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+}
+
+struct Properties<'a>(&'a ElicitationSchema);
+
 impl<'a> Asks<'a> {
     fn of(asks: &'a InputRequiredResult) -> Self {
-        let asked = |request: &'a InputRequest| match request {
-            InputRequest::Elicitation(ElicitRequest { method, params, extensions, .. }) if extensions.is_empty() => {
-                Asked::Elicitation { method, params }
-            }
-            other => Asked::Other(other),
-        };
-        let requests =
-            |asks: &'a InputRequests| asks.iter().map(|(key, request)| (key.as_str(), asked(request))).collect();
         Self {
             result_type: &asks.result_type,
-            input_requests: asks.input_requests.as_ref().map(requests),
+            input_requests: asks.input_requests.as_ref().map(Each),
             request_state: asks.request_state.as_deref(),
             meta: asks.meta.as_ref(),
         }
+    }
+}
+
+impl Serialize for Each<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, request)| (key, Asked::of(request))))
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn of(request: &'a InputRequest) -> Self {
+        match request {
+            InputRequest::Elicitation(ElicitRequest {
+                method,
+                params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
+                extensions,
+                ..
+            }) if extensions.is_empty() => {
+                let requested_schema = Schema::of(requested_schema);
+                Self::Form { method, params: FormParams { meta: meta.as_ref(), message, requested_schema } }
+            }
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl<'a> Schema<'a> {
+    fn of(schema: &'a ElicitationSchema) -> Self {
+        Self {
+            schema: schema.schema.as_deref(),
+            type_: schema.type_,
+            title: schema.title.as_deref(),
+            properties: Properties(schema),
+            required: schema.required.as_deref(),
+            description: schema.description.as_deref(),
+        }
+    }
+}
+
+impl Serialize for Properties<'_> {
+    /// Those that have a place first, each in its first one.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(ElicitationSchema { properties, property_order, .. }) = self;
+        let order = property_order.as_deref().unwrap_or_default();
+        let again = |(at, name): &(usize, &String)| order[..*at].contains(name);
+        let placed = order.iter().enumerate().filter(|place| !again(place));
+        let placed = placed.filter_map(|(_, name)| properties.get_key_value(name));
+        let others = properties.iter().filter(|(name, _)| !order.contains(name));
+        serializer.collect_map(placed.chain(others))
     }
 }
 
@@ -263,14 +357,17 @@ impl Transport<RoleServer> for Drain {
 #[cfg(test)]
 #[expect(deprecated, reason = "SEP-2577 deprecates sampling and roots, and a server may still ask for them")]
 mod tests {
-    use rmcp::model::{CreateMessageRequest, CreateMessageRequestParams, ElicitationSchema, ListRootsRequest};
+    use rmcp::model::{CreateMessageRequest, CreateMessageRequestParams, ListRootsRequest};
     use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
     fn questions_are_printed_as_rmcp_prints_them() -> Result<(), Box<dyn std::error::Error>> {
-        let schema = ElicitationSchema::builder().required_email("to").optional_bool("a copy", false).build()?;
+        const { assert!(ALL_IS_PRINTED, "print what is new in rmcp, too") };
+        let mut schema = ElicitationSchema::builder().required_email("to").optional_bool("a copy", false).build()?;
+        schema.schema = Some("https://json-schema.org/draft/2020-12/schema".into());
+        (schema.title, schema.description) = (Some("A letter".into()), Some("of one page".into()));
         let meta = |from: &str| RequestMetaObject::from(serde_json::Map::from_iter([("from".to_owned(), json!(from))]));
         let form = |meta| ElicitRequestParams::FormElicitationParams {
             meta,
@@ -298,6 +395,11 @@ mod tests {
         ]);
         let mut all = InputRequiredResult::new(Some(requests), Some("a state".to_owned()));
         all.meta = Some(MetaObject(serde_json::Map::from_iter([("rounds/expiresInMs".to_owned(), json!(1))])));
+        // A `Value` knows no order.
+        for order in [None, Some(vec![]), Some(vec!["to", "a copy"]), Some(vec!["to", "no such", "to"])] {
+            schema.property_order = order.map(|order| order.into_iter().map(str::to_owned).collect());
+            assert_eq!(serde_json::to_string(&Schema::of(&schema))?, serde_json::to_string(&schema)?);
+        }
         for asks in [all, InputRequiredResult::from_request_state("a state"), InputRequiredResult::new(None, None)] {
             let result = ServerResult::InputRequiredResult(asks);
             let message = ServerJsonRpcMessage::response(result, RequestId::String("1".into()));

@@ -58,7 +58,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::Request;
+use http::{Request, request::Parts};
 use http_body::Body;
 use rmcp::{
     RoleServer, ServerHandler,
@@ -152,7 +152,20 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let lanes = self.lanes.clone();
-        Box::pin(async move { Ok(lanes.serve(request).await) })
+        let config = &lanes.rmcp.config;
+        let Some(form) = lanes.form.filter(|_| accept::head(&request, config)) else {
+            return Box::pin(async move { Ok(lanes.rmcp.handle(request).await) });
+        };
+        let (head, body) = request.into_parts();
+        let limit = config.max_request_body_bytes;
+        dispatch::boxed(|| async move {
+            let body = Read::up_to(limit, body).await;
+            Ok(match lanes.accept(head, body, form) {
+                Ok(answer) => answer.await,
+                // Boxed, as it is larger than everything else together.
+                Err(request) => Box::pin(lanes.rmcp.handle(*request)).await,
+            })
+        })
     }
 }
 
@@ -166,25 +179,18 @@ struct Lanes<H, M> {
 }
 
 impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
-    async fn serve<B>(&self, request: Request<B>) -> BoxResponse
-    where
-        B: Body<Data: Send, Error: Display + Send> + Send + 'static,
-    {
-        let config = &self.rmcp.config;
-        let stop = &config.cancellation_token;
-        let form = self.form.filter(|_| accept::head(&request, config));
-        let Some(form) = form else {
-            // Boxed, here and below, as it is larger than everything else together.
-            return Box::pin(self.rmcp.handle(request)).await;
-        };
-        let (head, body) = request.into_parts();
-        let body = Read::up_to(config.max_request_body_bytes, body).await;
+    /// What answers a request in the fast lane, or the request for rmcp.
+    fn accept<B: Body>(
+        &self,
+        head: Parts,
+        body: Read<B>,
+        form: Form,
+    ) -> Result<impl Future<Output = BoxResponse> + Send + use<'_, H, M, B>, Box<Request<Read<B>>>> {
+        let stop = &self.rmcp.config.cancellation_token;
         let whole = body.whole().filter(|_| !stop.is_cancelled());
         let accepted = whole.and_then(|body| accept::body(body, &head, &*self.handler));
-        let Some(accepted) = accepted else {
-            return Box::pin(self.rmcp.handle(Request::from_parts(head, body))).await;
-        };
+        let Some(accepted) = accepted else { return Err(Request::from_parts(head, body).into()) };
         let peer = self.idle.get_or_init(dispatch::idle).peer().clone();
-        dispatch::answer(self.handler.clone(), peer, accepted, head, stop, form).await
+        Ok(dispatch::answer(self.handler.clone(), peer, accepted, head, stop, form))
     }
 }

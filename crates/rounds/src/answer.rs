@@ -1,6 +1,6 @@
 //! Answers: what came back for the questions of a round, read by the kind that was asked for.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use rmcp::model::InputResponses;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Received {
     /// A form's content, a model's message, the roots; `null` for a page that the person agreed to visit.
-    Accepted(Value),
+    Accepted(Arc<Value>),
     Declined,
     Cancelled,
     Malformed(Problem),
@@ -25,13 +25,14 @@ pub(crate) enum Received {
 
 impl Received {
     /// Reads an answer. It carries no discriminator, so the kind is what the question asked for.
-    pub(crate) fn read(kind: Kind, raw: &Value) -> Self {
+    pub(crate) fn read(kind: Kind, raw: Cow<'_, Value>) -> Self {
+        let accepted = |content| Self::Accepted(Arc::new(content));
         match kind {
             Kind::Form | Kind::Url => match raw.get("action").and_then(Value::as_str) {
-                Some("accept") if kind == Kind::Url => Self::Accepted(Value::Null),
-                Some("accept") => match raw.get("content") {
-                    Some(content @ Value::Object(_)) => Self::Accepted(content.clone()),
-                    None | Some(Value::Null) => Self::Accepted(Value::Object(Default::default())),
+                Some("accept") if kind == Kind::Url => accepted(Value::Null),
+                Some("accept") => match content(raw) {
+                    Some(content @ Value::Object(_)) => accepted(content),
+                    None | Some(Value::Null) => accepted(Value::Object(Default::default())),
                     Some(_) => Self::Malformed(Problem::whole("the answer's content is not an object")),
                 },
                 // Content on a decline is not looked at: nobody agreed to it.
@@ -39,7 +40,7 @@ impl Received {
                 Some("cancel") => Self::Cancelled,
                 _ => Self::Malformed(Problem::whole("the answer's action is none of accept, decline and cancel")),
             },
-            Kind::Sample | Kind::Roots if raw.is_object() => Self::Accepted(raw.clone()),
+            Kind::Sample | Kind::Roots if raw.is_object() => accepted(raw.into_owned()),
             Kind::Sample | Kind::Roots => Self::Malformed(Problem::whole("the answer is not an object")),
         }
     }
@@ -47,13 +48,20 @@ impl Received {
     /// The answer as it is on the wire, for a handler that reads it there. None for one that makes no sense.
     pub(crate) fn to_raw(&self, kind: Kind) -> Option<Value> {
         Some(match (self, kind) {
-            (Self::Accepted(content), Kind::Form) => json!({ "action": "accept", "content": content }),
+            (Self::Accepted(content), Kind::Form) => json!({ "action": "accept", "content": **content }),
             (Self::Accepted(_), Kind::Url) => json!({ "action": "accept" }),
-            (Self::Accepted(result), Kind::Sample | Kind::Roots) => result.clone(),
+            (Self::Accepted(result), Kind::Sample | Kind::Roots) => (**result).clone(),
             (Self::Declined, _) => json!({ "action": "decline" }),
             (Self::Cancelled, _) => json!({ "action": "cancel" }),
             (Self::Malformed(_), _) => return None,
         })
+    }
+}
+
+fn content(raw: Cow<'_, Value>) -> Option<Value> {
+    match raw {
+        Cow::Borrowed(raw) => raw.get("content").cloned(),
+        Cow::Owned(mut raw) => raw.as_object_mut()?.remove("content"),
     }
 }
 
@@ -89,7 +97,7 @@ impl Answers {
             let held = match settled {
                 Settled::Accepted { kind, json } => {
                     let value = serde_json::from_str(json).unwrap_or_default();
-                    Held::Asked(*kind, Received::Accepted(value))
+                    Held::Asked(*kind, Received::Accepted(Arc::new(value)))
                 }
                 Settled::Declined => Held::Refused(Received::Declined),
                 Settled::Cancelled => Held::Refused(Received::Cancelled),
@@ -98,9 +106,12 @@ impl Answers {
         });
         let now = asked.iter().filter_map(|Asked { key, kind }| {
             let raw = sent.get(key)?;
-            Some((key.clone(), Held::Asked(*kind, Received::read(*kind, raw))))
+            Some((key.clone(), Held::Asked(*kind, Received::read(*kind, Cow::Borrowed(raw)))))
         });
-        Self { held: earlier.chain(now).collect(), posing, posed_now: vec![] }
+        let mut held = BTreeMap::new();
+        // One by one: to collect them is to sort them first, and most often there is one.
+        held.extend(earlier.chain(now));
+        Self { held, posing, posed_now: vec![] }
     }
 
     /// The answers of a leg that came with no state: there was no question, so they are taken as they are.
@@ -122,7 +133,7 @@ impl Answers {
         match self.held.get(key)? {
             Held::Asked(kind, answer) => (*kind == wanted).then(|| answer.clone()),
             Held::Refused(answer) => Some(answer.clone()),
-            Held::Unsolicited(raw) => Some(Received::read(wanted, raw)),
+            Held::Unsolicited(raw) => Some(Received::read(wanted, Cow::Borrowed(raw))),
         }
     }
 
@@ -203,11 +214,22 @@ mod tests {
         serde_json::from_value(answers).unwrap()
     }
 
+    fn accepted(content: Value) -> Received {
+        Received::Accepted(Arc::new(content))
+    }
+
+    /// As it reads one that it may keep, and one that it may not.
+    fn read(kind: Kind, raw: &Value) -> Received {
+        let read = Received::read(kind, Cow::Borrowed(raw));
+        assert_eq!(Received::read(kind, Cow::Owned(raw.clone())), read);
+        read
+    }
+
     #[test]
     fn only_what_was_asked_is_looked_at() {
         let sent = sent(json!({"units": {"action": "accept", "content": {}}, "admin": {"action": "accept"}}));
         let answers = Answers::solicited(&[], Posing::default(), &[asked("units", Kind::Form)], &sent);
-        assert_eq!(answers.get("units", Kind::Form), Some(Received::Accepted(json!({}))));
+        assert_eq!(answers.get("units", Kind::Form), Some(accepted(json!({}))));
         assert_eq!(answers.get("admin", Kind::Form), None);
         assert_eq!(answers.get("units", Kind::Sample), None, "it was asked as a form");
     }
@@ -216,8 +238,8 @@ mod tests {
     fn content_on_a_decline_or_a_cancel_is_ignored() {
         for (action, answer) in [("decline", Received::Declined), ("cancel", Received::Cancelled)] {
             let raw = json!({"action": action, "content": {"units": "metric"}});
-            assert_eq!(Received::read(Kind::Form, &raw), answer);
-            assert_eq!(Received::read(Kind::Url, &raw), answer);
+            assert_eq!(read(Kind::Form, &raw), answer);
+            assert_eq!(read(Kind::Url, &raw), answer);
         }
     }
 
@@ -225,13 +247,10 @@ mod tests {
     fn an_answer_of_another_kind_or_of_no_kind_is_malformed() {
         let message = json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"});
         for raw in [message, json!(null), json!("accept"), json!([]), json!({"action": 1}), json!({"action": "yes"})] {
-            assert!(matches!(Received::read(Kind::Form, &raw), Received::Malformed(_)), "{raw}");
+            assert!(matches!(read(Kind::Form, &raw), Received::Malformed(_)), "{raw}");
         }
-        assert!(matches!(
-            Received::read(Kind::Form, &json!({"action": "accept", "content": 1})),
-            Received::Malformed(_)
-        ));
-        assert!(matches!(Received::read(Kind::Roots, &json!("x")), Received::Malformed(_)));
+        assert!(matches!(read(Kind::Form, &json!({"action": "accept", "content": 1})), Received::Malformed(_)));
+        assert!(matches!(read(Kind::Roots, &json!("x")), Received::Malformed(_)));
     }
 
     #[test]
@@ -245,7 +264,7 @@ mod tests {
         let settled = first.settled(&[asked("a", Kind::Form)]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
         let second = Answers::solicited(&first.settled(&[]), Posing::default(), &[], &InputResponses::new());
-        assert_eq!(second.get("a", Kind::Form), Some(Received::Accepted(json!({"a": 1}))));
+        assert_eq!(second.get("a", Kind::Form), Some(accepted(json!({"a": 1}))));
         assert_eq!(second.get("b", Kind::Form), Some(Received::Declined));
         assert_eq!(second.get("d", Kind::Form), None);
         assert_eq!(second.settled(&[]), first.settled(&[]), "and again in the round after");
@@ -260,7 +279,7 @@ mod tests {
         answers.pose("class", [1; 16], 0);
         assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is no answer to it");
         let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", Kind::Form)], &sent);
-        assert_eq!(answered.to_posed("class"), Some((Kind::Form, Received::Accepted(json!({})))));
+        assert_eq!(answered.to_posed("class"), Some((Kind::Form, accepted(json!({})))));
         assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
         answered.pose("class", [2; 16], 1);
         assert!(!answered.clashes("class"), "the library may ask anew");
@@ -273,8 +292,8 @@ mod tests {
     #[test]
     fn what_came_uninvited_is_forgotten_when_answers_come_that_were_asked_for() {
         let mut answers = Answers::unsolicited(sent(json!({"a": {"action": "decline"}, "b": {"action": "decline"}})));
-        answers.receive([("a".to_owned(), Kind::Form, Received::Accepted(json!({})))]);
-        assert_eq!(answers.get("a", Kind::Form), Some(Received::Accepted(json!({}))));
+        answers.receive([("a".to_owned(), Kind::Form, accepted(json!({})))]);
+        assert_eq!(answers.get("a", Kind::Form), Some(accepted(json!({}))));
         assert_eq!(answers.get("b", Kind::Form), None);
     }
 }

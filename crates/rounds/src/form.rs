@@ -106,7 +106,9 @@ impl<'a> Form<'a> {
         match &self.shape.fields {
             Asked::Of(_, schema) => schema.clone(),
             Asked::Single(field, definition) => {
-                let mut schema = ElicitationSchema::new(BTreeMap::from([(self.key.to_owned(), definition.clone())]));
+                let mut properties = BTreeMap::new();
+                properties.insert(self.key.to_owned(), definition.clone());
+                let mut schema = ElicitationSchema::new(properties);
                 schema.required = (!field.is_optional()).then(|| vec![self.key.to_owned()]);
                 schema
             }

@@ -1,10 +1,11 @@
 //! The gate: what may leave. A question goes only to a client that declared it can answer it, in this very request.
 
 use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, RootsCapabilities,
-    SamplingCapability, UrlElicitationCapability,
+    ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, RequestMetaObject,
+    RootsCapabilities, SamplingCapability, UrlElicitationCapability,
 };
 use rmcp::{RoleServer, service::RequestContext};
+use serde_json::Value;
 
 pub(crate) use crate::kind::Era;
 use crate::{
@@ -14,7 +15,12 @@ use crate::{
 
 impl Era {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
-        context.protocol_version().map_or(Self::Legacy, |version| Self::of_version(&version))
+        let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+        // As `RequestContext::protocol_version` has it, and without a copy for those who say it with each request.
+        match context.meta.get(version).and_then(Value::as_str) {
+            Some(version) => Self::of_version(version),
+            None => context.protocol_version().map_or(Self::Legacy, |version| Self::of_version(version.as_str())),
+        }
     }
 }
 

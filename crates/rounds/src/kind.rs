@@ -63,9 +63,9 @@ pub enum Era {
 }
 
 impl Era {
-    pub(crate) fn of_version(version: &ProtocolVersion) -> Self {
+    pub(crate) fn of_version(version: &str) -> Self {
         // Versions are ISO dates, so they compare as text.
-        let modern = version.as_str() >= ProtocolVersion::V_2026_07_28.as_str();
+        let modern = version >= ProtocolVersion::V_2026_07_28.as_str();
         if modern { Self::Modern } else { Self::Legacy }
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Server<'a> {
 
     /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
     pub fn era(&self) -> Era {
-        self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(&info.protocol_version))
+        self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(info.protocol_version.as_str()))
     }
 
     pub(super) fn is_legacy(&self) -> bool {

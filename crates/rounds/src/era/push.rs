@@ -1,6 +1,6 @@
 //! The push: a question to a client of the legacy era, as a request of our own over the live connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use rmcp::{
     Peer, RoleServer, ServiceError,
@@ -47,7 +47,7 @@ impl Push {
         };
         withdraw.request = None;
         let answer = serde_json::to_value(response.map_err(failed)?).unwrap_or_default();
-        Ok(Received::read(self.kind, &answer))
+        Ok(Received::read(self.kind, Cow::Owned(answer)))
     }
 }
 

@@ -6,6 +6,7 @@
 //! has the driver. [`Frames`] finds a frame by its flow.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -15,11 +16,12 @@ use std::{
 };
 
 use rmcp::{
-    ErrorData,
+    ErrorData, RoleServer,
     model::{
         ElicitRequest, ElicitRequestParams::FormElicitationParams as Form, InputRequest, InputRequests,
         InputRequiredResult, InputResponses, JsonObject, ServerResult,
     },
+    service::RequestContext,
 };
 use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
 
@@ -77,9 +79,17 @@ pub(crate) struct Call<'a> {
     pub(crate) onces: Onces,
 }
 
+/// The way to the client of the leg in flight.
+enum Way {
+    /// It is the leg that the frame was made for, and nobody wanted to reach its client yet: most handlers never do.
+    Unasked,
+    Open(Box<Link>),
+    /// No leg is in flight, or its client is connected to another instance.
+    Closed,
+}
+
 struct State {
-    /// The leg in flight, if one is.
-    link: Option<Box<Link>>,
+    way: Way,
     /// What the latest leg's client can be asked.
     peer: Arc<Peer>,
     /// The questions that have no answer yet, in the order of asking.
@@ -112,6 +122,10 @@ struct State {
 }
 
 impl State {
+    fn link(&self) -> Option<&Link> {
+        if let Way::Open(link) = &self.way { Some(link) } else { None }
+    }
+
     fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
@@ -221,9 +235,9 @@ pub(crate) enum Ending {
 }
 
 impl Frame {
-    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Arc<Peer>, link: Link) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Arc<Peer>, link: Option<Link>) -> Arc<Self> {
         let state = State {
-            link: Some(Box::new(link)),
+            way: link.map_or(Way::Unasked, |link| Way::Open(Box::new(link))),
             peer,
             open: Vec::new(),
             next_number: 0,
@@ -321,7 +335,15 @@ impl Frame {
 
     /// The client of the leg in flight.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.state().link.as_deref().cloned()
+        self.state().link().cloned()
+    }
+
+    /// Lets the handler reach the client of the leg that it was called in.
+    pub(crate) fn reach(&self, context: &RequestContext<RoleServer>) {
+        let mut state = self.state();
+        if let Way::Unasked = state.way {
+            state.way = Way::Open(Box::new(Link::of(context)));
+        }
     }
 
     /// Looks at what the latest leg's client can be asked.
@@ -369,7 +391,7 @@ impl Frame {
     fn end(&self) {
         let mut state = self.state();
         state.ended = true;
-        state.link = None;
+        state.way = Way::Closed;
         let open = std::mem::take(&mut state.open);
         drop(state);
         drop(open);
@@ -558,13 +580,13 @@ impl Driver {
         self.in_flight = true;
         let mut state = self.frame.state();
         state.peer = peer;
-        state.link = link;
+        state.way = link.map_or(Way::Closed, Way::Open);
         let mut answered = Vec::new();
         let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
             let asked = std::mem::take(&mut open.asked);
             match answers.remove(&open.question.key).filter(|_| asked) {
                 Some(raw) => {
-                    answered.push((open.answer, Ok(Received::read(open.question.kind, &raw))));
+                    answered.push((open.answer, Ok(Received::read(open.question.kind, Cow::Owned(raw)))));
                     None
                 }
                 None => match open.take_back() {
@@ -686,10 +708,12 @@ impl Driver {
                 let times = open.iter().map(|open| open.question.within.unwrap_or(default));
                 let (patience, lifetime) =
                     times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
-                let requests = open.iter_mut().filter_map(Open::send).collect();
+                let mut requests = InputRequests::new();
+                // One by one: to collect them is to sort them first, and most often there is one.
+                requests.extend(open.iter_mut().filter_map(Open::send));
                 let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
                 let digests = open.iter().filter_map(digest).collect();
-                state.link = None;
+                state.way = Way::Closed;
                 state.awaited = Some(number);
                 state.waits_since = Some(self.frame.core.now());
                 Looked::Asked(Round { number, requests, digests, lifetime, patience })
@@ -716,7 +740,7 @@ impl Driver {
         let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
-        let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
+        let (link, asks) = (state.link().cloned(), state.open.len());
         drop(state);
         drop(withdrawn);
         let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };

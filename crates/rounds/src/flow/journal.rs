@@ -224,10 +224,10 @@ impl From<Fault> for FlowError {
 
 impl Journal {
     /// A journal that begins with what a token carried and what came with the leg.
-    pub(crate) fn resumed(pages: Pages, asked: &[Asked], sent: &InputResponses, limits: &Limits) -> Self {
+    pub(crate) fn resumed(pages: Pages, asked: &[Asked], mut sent: InputResponses, limits: &Limits) -> Self {
         let arrived = asked.iter().filter_map(|Asked { key, kind }| {
-            let raw = sent.get(key)?;
-            Some((key.clone(), Received::read(*kind, raw)))
+            let raw = sent.remove(key)?;
+            Some((key.clone(), Received::read(*kind, Cow::Owned(raw))))
         });
         let state = State {
             at: 0,
@@ -251,7 +251,7 @@ impl Journal {
 
     /// A journal with nothing in it yet.
     pub(crate) fn empty(limits: &Limits) -> Self {
-        let journal = Self::resumed(Pages::default(), &[], &InputResponses::new(), limits);
+        let journal = Self::resumed(Pages::default(), &[], InputResponses::new(), limits);
         journal.state().passed = false;
         journal
     }
@@ -259,7 +259,7 @@ impl Journal {
     /// A journal to show a handler its past by, and no more: questions are not answered, and no effect is had.
     #[cfg(feature = "test")]
     pub(crate) fn dry(pages: Pages, limits: &Limits) -> Self {
-        let mut journal = Self::resumed(pages, &[], &InputResponses::new(), limits);
+        let mut journal = Self::resumed(pages, &[], InputResponses::new(), limits);
         journal.state().passed = false;
         journal.dry = true;
         journal
@@ -550,7 +550,7 @@ mod tests {
         Journal::resumed(
             Pages { entries: entries.into(), open: vec![] },
             &[],
-            &InputResponses::new(),
+            InputResponses::new(),
             &Limits::default(),
         )
     }
@@ -750,7 +750,7 @@ mod tests {
         assert!(operation.passes());
         assert!(!operation.passes(), "the next is to be waited at again");
         let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
-        let answering = Journal::resumed(Pages::default(), &asked, &InputResponses::new(), &Limits::default());
+        let answering = Journal::resumed(Pages::default(), &asked, InputResponses::new(), &Limits::default());
         assert!(!answering.begin().unwrap().passes(), "that round had a question");
         assert!(!Journal::empty(&Limits::default()).begin().unwrap().passes(), "the first leg comes from nowhere");
     }
@@ -765,7 +765,7 @@ mod tests {
         let open = vec![("seat".to_owned(), digest("Seat?"))];
         let resumed = || {
             let pages = Pages { entries: Entries::default(), open: open.clone() };
-            Journal::resumed(pages, &asked, &sent, &Limits::default())
+            Journal::resumed(pages, &asked, sent.clone(), &Limits::default())
         };
         let journal = resumed();
         let operation = journal.begin().unwrap();

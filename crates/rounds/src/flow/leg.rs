@@ -241,8 +241,9 @@ impl<'a> Leg<'a> {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                     None if envelope.resume.waits() => {
-                        let link = Link::of(&given.1);
-                        self.wake::<X>(envelope, sent, Some(link), given.1.ct).await
+                        let (_, RequestContext { ct, peer, meta, .. }) = *given;
+                        let link = Link { peer, progress_token: meta.get_progress_token() };
+                        self.wake::<X>(envelope, sent, Some(link), ct).await
                     }
                     None => self.go_on(handler, given, envelope, sent).await,
                 },
@@ -321,7 +322,7 @@ impl<'a> Leg<'a> {
             Again::Journal(pages) => {
                 let onces = Onces::of(vec![], envelope.span);
                 let view = self.view(handler, Answers::default(), onces, None, true, &given);
-                let journal = Journal::resumed(pages, &envelope.asked, &sent, &self.core.limits);
+                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits);
                 // A frame is made for this leg, so nobody has set it before.
                 let _ = view.frame.journal.set(Box::new(journal));
                 view
@@ -434,7 +435,9 @@ impl<'a> Leg<'a> {
         let Binding { method, target, principal, .. } = &self.binding;
         let (arguments, principal) = (request.arguments(), *principal);
         let call = Call { method: *method, target, arguments, principal, answers, onces };
-        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), Link::of(context));
+        // A handler that wants to reach another client says so.
+        let link = (peer.era == Era::Legacy).then(|| Link::of(context));
+        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), link);
         let legacy = self.core.legacy(target);
         Arc::new(View { round: self.round, peer, legacy, state, solicited, server: handler.clone(), frame })
     }

@@ -2,13 +2,15 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use hashbrown::HashTable;
 use tokio::sync::Notify;
 
-use super::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, Step};
+use super::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, Step, What};
 use crate::clock::{BoxFuture, Timestamp};
 
 /// Keeps claims and replies in this process's memory.
@@ -40,7 +42,9 @@ impl MemoryLedger {
     pub fn with_limits(claims: usize, reply_bytes: usize) -> Self {
         Self {
             table: Arc::new(Mutex::new(Table {
-                claims: HashMap::new(),
+                places: HashTable::new(),
+                entries: Vec::new(),
+                free: Vec::new(),
                 expiry: BinaryHeap::new(),
                 replies: Replies::new(reply_bytes),
                 limit: claims,
@@ -55,7 +59,7 @@ impl MemoryLedger {
 
     /// How many claims are kept now.
     pub fn claims(&self) -> usize {
-        self.table().claims.len()
+        self.table().places.len()
     }
 }
 
@@ -65,17 +69,23 @@ impl Default for MemoryLedger {
     }
 }
 
+/// Claims one after the other, and where each of them is: what is looked up is small, and stays small when there are many.
 #[derive(Debug)]
 struct Table {
-    claims: HashMap<ClaimId, Entry>,
+    /// Where in `entries` a claim is, by its name. The hash of the name is kept beside it: to grow, nothing else is looked at.
+    places: HashTable<(u64, usize)>,
+    entries: Vec<Entry>,
+    /// The places in `entries` that no claim has.
+    free: Vec<usize>,
     /// When each claim may be forgotten, the soonest first.
-    expiry: BinaryHeap<Reverse<(Timestamp, ClaimId)>>,
+    expiry: BinaryHeap<Reverse<(Timestamp, usize)>>,
     replies: Replies,
     limit: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
+    id: ClaimId,
     claim: Claim,
     /// Wakes those who wait for the reply. There only while somebody waits.
     awaited: Option<Arc<Notify>>,
@@ -100,34 +110,77 @@ impl Kept {
 
 impl Table {
     fn forget_expired(&mut self, now: Timestamp) {
-        while let Some(&Reverse((until, id))) = self.expiry.peek() {
+        while let Some(&Reverse((until, place))) = self.expiry.peek() {
             if now < until {
                 return;
             }
             self.expiry.pop();
-            let running = self.claims.get(&id).and_then(|entry| entry.claim.running_until());
+            let running = self.entries[place].claim.running_until();
             if let Some(lease_until) = running.filter(|lease_until| now < *lease_until) {
-                self.expiry.push(Reverse((lease_until, id)));
-            } else if let Some(Entry { kept: Kept::Reply(spot), .. }) = self.claims.remove(&id) {
-                self.replies.remove(spot);
+                self.expiry.push(Reverse((lease_until, place)));
+            } else {
+                self.forget(place);
             }
         }
     }
 
-    fn entry(&mut self, id: ClaimId, keep: Keep) -> &mut Entry {
-        self.claims.entry(id).or_insert_with(|| {
-            self.expiry.push(Reverse((keep.until, id)));
-            Entry::default()
-        })
+    fn forget(&mut self, place: usize) {
+        let entry = &mut self.entries[place];
+        if let Kept::Reply(spot) = mem::take(&mut entry.kept) {
+            self.replies.remove(spot);
+        }
+        entry.awaited = None;
+        if let Ok(found) = self.places.find_entry(hash(&entry.id), |(_, found)| *found == place) {
+            found.remove();
+        }
+        self.free.push(place);
     }
+
+    fn find(&self, id: ClaimId) -> Option<usize> {
+        let hash = hash(&id);
+        let found = self.places.find(hash, |(other, place)| *other == hash && self.entries[*place].id == id);
+        found.map(|(_, place)| *place)
+    }
+
+    fn get(&mut self, id: ClaimId) -> Option<&mut Entry> {
+        self.find(id).map(|place| &mut self.entries[place])
+    }
+
+    fn get_or_insert(&mut self, id: ClaimId, keep: Keep) -> &mut Entry {
+        let place = self.find(id).unwrap_or_else(|| self.insert(id, keep.until));
+        &mut self.entries[place]
+    }
+
+    fn insert(&mut self, id: ClaimId, until: Timestamp) -> usize {
+        let entry = Entry { id, claim: Claim::default(), awaited: None, kept: Kept::Nothing };
+        let place = self.free.pop().unwrap_or(self.entries.len());
+        match self.entries.get_mut(place) {
+            Some(free) => *free = entry,
+            None => self.entries.push(entry),
+        }
+        let hash = hash(&id);
+        self.places.insert_unique(hash, (hash, place), |(hash, _)| *hash);
+        self.expiry.push(Reverse((until, place)));
+        place
+    }
+}
+
+/// The names of flows and effects are digests here, that nobody can choose: a part of them is as good as a hash.
+fn hash(id: &ClaimId) -> u64 {
+    let part = |digest: &[u8]| digest.first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
+    let what = match &id.what {
+        What::Round(number) => u64::from(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        What::Once(name) => part(name.as_bytes()),
+    };
+    part(id.flow.as_bytes()) ^ what
 }
 
 impl Ledger for MemoryLedger {
     fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
         let mut table = self.table();
         table.forget_expired(keep.now);
-        let admitted = if table.claims.len() < table.limit {
-            table.entry(id, keep).kept = Kept::spill(spill);
+        let admitted = if table.places.len() < table.limit {
+            table.get_or_insert(id, keep).kept = Kept::spill(spill);
             Ok(())
         } else {
             Err(LedgerError::Full { limit: table.limit })
@@ -138,7 +191,7 @@ impl Ledger for MemoryLedger {
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         let mut table = self.table();
         table.forget_expired(bid.keep.now);
-        let entry = table.entry(id, bid.keep);
+        let entry = table.get_or_insert(id, bid.keep);
         let now = bid.keep.now;
         let claimed = match entry.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
             Step::Fresh(fence) => {
@@ -161,7 +214,7 @@ impl Ledger for MemoryLedger {
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let renewed = table.claims.get_mut(&id).is_some_and(|entry| entry.claim.renew(fence, lease_until));
+        let renewed = table.get(id).is_some_and(|entry| entry.claim.renew(fence, lease_until));
         ready(Ok(renewed))
     }
 
@@ -173,8 +226,9 @@ impl Ledger for MemoryLedger {
         spill: Option<Spill>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let Table { claims, replies, .. } = &mut *table;
-        let Some(entry) = claims.get_mut(&id) else { return ready(Ok(false)) };
+        let Some(place) = table.find(id) else { return ready(Ok(false)) };
+        let Table { entries, replies, .. } = &mut *table;
+        let entry = &mut entries[place];
         if !entry.claim.settle(fence) {
             return ready(Ok(false));
         }
@@ -184,7 +238,7 @@ impl Ledger for MemoryLedger {
             awaited.notify_waiters();
         }
         if let Some(Spill { id, keep, state }) = spill {
-            table.entry(id, keep).kept = Kept::Spill(state.into());
+            table.get_or_insert(id, keep).kept = Kept::Spill(state.into());
         }
         ready(Ok(true))
     }
@@ -197,7 +251,7 @@ impl Ledger for MemoryLedger {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut table = self.table();
-        let Some(entry) = table.claims.get_mut(&id) else { return ready(Ok(false)) };
+        let Some(entry) = table.get(id) else { return ready(Ok(false)) };
         let is_awaited = entry.awaited.as_ref().is_some_and(|awaited| Arc::strong_count(awaited) > 1);
         if unless_awaited && is_awaited {
             return ready(Ok(true));
@@ -447,7 +501,7 @@ mod tests {
         ledger.admit(round(1), keep(0, 100), Some(vec![0; 9])).await.unwrap();
         assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { spilled: Some(_), .. })));
         assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
-        assert!(matches!(ledger.table().claims[&round(1)].kept, Kept::Nothing));
+        assert!(matches!(ledger.table().get(round(1)).unwrap().kept, Kept::Nothing));
     }
 
     #[tokio::test]
@@ -460,7 +514,25 @@ mod tests {
         }
         ledger.admit(round(101), keep(1000, 2000), None).await.unwrap();
         let table = ledger.table();
-        assert_eq!((table.claims.len(), table.expiry.len()), (1, 1));
+        assert_eq!((table.places.len(), table.expiry.len()), (1, 1));
         assert_eq!((table.replies.bytes, table.replies.segments.len()), (0, 0));
+    }
+    #[tokio::test]
+    async fn a_claim_in_the_place_of_one_that_is_over_has_nothing_of_it() {
+        let ledger = MemoryLedger::new();
+        for number in 1..=300 {
+            let now = u64::from(number) * 10;
+            ledger.admit(round(number), keep(now, now + 95), Some(number.to_be_bytes().into())).await.unwrap();
+            let claimed = ledger.claim(round(number), bid(now, now + 95)).await;
+            let Ok(Claimed::Fresh { fence: 1, spilled: Some(state) }) = claimed else { panic!("{claimed:?}") };
+            assert_eq!(state, number.to_be_bytes());
+            // One in two ends, and the other is left to its lease.
+            if number % 2 == 0 {
+                ledger.settle(round(number), 1, Some(vec![1, 2, 3]), None).await.unwrap();
+            }
+        }
+        assert!(ledger.table().entries.len() < 20, "places are used again");
+        let claimed = ledger.claim(round(1), bid(3000, 3100)).await;
+        assert!(matches!(claimed, Ok(Claimed::Fresh { fence: 1, spilled: None })), "forgotten: {claimed:?}");
     }
 }

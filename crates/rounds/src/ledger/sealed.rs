@@ -1,5 +1,5 @@
 //! What a ledger is given to keep, sealed on the way in and opened on the way out: no ledger sees a reply, the value of an
-//! effect or a state.
+//! effect or a state, but for [the one in memory](super::MemoryLedger), which is where the keys are.
 
 use super::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, Spill};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 impl Core {
     /// Lets a new flow in, with what its first token could not carry.
     pub(crate) async fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> Result<(), LedgerError> {
-        let spill = spill.map(|state| self.sealed(Place::Spill(id), &state));
+        let spill = spill.map(|state| self.sealed(Place::Spill(id), state));
         self.ledger.admit(id, keep, spill).await
     }
 
@@ -34,16 +34,22 @@ impl Core {
         outcome: Option<Vec<u8>>,
         spill: Option<Spill>,
     ) -> Result<bool, LedgerError> {
-        let outcome = outcome.map(|outcome| self.sealed(Place::Outcome(id, answers), &outcome));
-        let spill = spill.map(|spill| Spill { state: self.sealed(Place::Spill(spill.id), &spill.state), ..spill });
+        let outcome = outcome.map(|outcome| self.sealed(Place::Outcome(id, answers), outcome));
+        let spill = spill.map(|spill| Spill { state: self.sealed(Place::Spill(spill.id), spill.state), ..spill });
         self.ledger.settle(id, fence, outcome, spill).await
     }
 
-    fn sealed(&self, place: Place, plaintext: &[u8]) -> Vec<u8> {
-        place.seal(&self.record_keys(), self.new_nonce(), plaintext)
+    fn sealed(&self, place: Place, plaintext: Vec<u8>) -> Vec<u8> {
+        if self.ledger_is_private {
+            return plaintext;
+        }
+        place.seal(&self.record_keys(), self.new_nonce(), &plaintext)
     }
 
     fn opened(&self, place: Place, sealed: Vec<u8>) -> Option<Vec<u8>> {
+        if self.ledger_is_private {
+            return Some(sealed);
+        }
         let opened = place.open(&self.record_keys(), sealed);
         opened
             .inspect_err(|error| tracing::warn!(target: "rounds", %error, "a record of the ledger does not open"))

@@ -65,6 +65,7 @@ impl Ask {
     /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
         let view = View::take(context, "Ask")?;
+        view.frame.reach(context);
         Ok(Self::of(&view))
     }
 

@@ -1,5 +1,7 @@
 //! A question that the library asks on a handler's behalf: for [`Asked`](crate::Asked) and [`Steps`](crate::Steps).
 
+use std::sync::Arc;
+
 use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest};
 use serde_json::Value;
 
@@ -53,7 +55,7 @@ struct Reply<'a> {
     key: &'a str,
     kind: Kind,
     message: &'a str,
-    answer: Answer<Value>,
+    answer: Answer<Arc<Value>>,
 }
 
 /// Why an answer gives no value.

@@ -1,7 +1,15 @@
 //! What a ledger keeps: nobody who reads it learns anything, and nobody who writes to it can make a flow believe anything.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
 use crate::common::{Desk, Reply, Stage, ledger::Faulty, ring, small};
-use rounds::{FlowError, Given, Refusal, Round, ledger::What};
+use rounds::{
+    FlowError, Given, Refusal, Round, RoundsBuilder,
+    ledger::{MemoryLedger, What},
+};
 use serde_json::{Value, json};
 
 /// Asks, has an effect with a value, and replies with it; the first time it fails after its effect.
@@ -28,7 +36,7 @@ fn contains(bytes: &[u8], word: &[u8]) -> bool {
 }
 
 #[tokio::test]
-async fn no_ledger_is_given_anything_that_it_could_read() {
+async fn no_ledger_that_somebody_wrote_is_given_anything_that_it_could_read() {
     let ledger = Faulty::new();
     let stage = stage(&ledger).await;
     let told = stage.order().await.accept("size", small()).send(&stage.client).await.text();
@@ -38,6 +46,27 @@ async fn no_ledger_is_given_anything_that_it_could_read() {
     for bytes in given {
         assert!(!contains(&bytes, b"canary") && !contains(&bytes, b"small"), "{}", bytes.escape_ascii());
     }
+}
+
+/// It is where the keys are. What is sealed takes a nonce, so nonces are counted.
+#[tokio::test]
+async fn only_for_the_ledger_in_memory_nothing_is_sealed() {
+    let drawn = async |configure: fn(RoundsBuilder<Desk>) -> RoundsBuilder<Desk>| {
+        let drawn = Arc::new(AtomicU8::new(0));
+        let entropy = drawn.clone();
+        let draw = move |bytes: &mut [u8]| bytes.fill(entropy.fetch_add(1, Ordering::Relaxed));
+        let stage = Stage::with(desk(), |builder| configure(builder).entropy(draw)).await;
+        let accepted = stage.order().await.accept("size", small());
+        let told = accepted.send(&stage.client).await.text();
+        assert_eq!(accepted.send(&stage.client).await.text(), told, "and it is there for a retry");
+        assert_eq!(stage.effects.count(), 1);
+        drawn.load(Ordering::Relaxed)
+    };
+    // The name of the flow, and the token's.
+    assert_eq!(drawn(|builder| builder).await, 2);
+    assert_eq!(drawn(|builder| builder.ledger(MemoryLedger::new())).await, 2);
+    // The value's and the reply's as well.
+    assert_eq!(drawn(|builder| builder.ledger(Faulty::new())).await, 4, "a ledger that wraps one in memory is another");
 }
 
 #[tokio::test]
