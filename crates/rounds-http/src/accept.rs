@@ -53,7 +53,8 @@ pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServe
 
 /// The request in a body, if it can be answered with one message.
 pub(crate) fn body(body: &[u8], head: &Parts, handler: &impl ServerHandler) -> Option<Accepted> {
-    let message: Message<'_> = serde_json::from_slice(body).ok()?;
+    // Text is looked through once here, and by the parser string by string.
+    let message: Message<'_> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
     let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
     let meta = RequestMetaObject::from(meta);
     if message.jsonrpc != "2.0" || sole(&head.headers, &METHOD) != Some(&message.method) || !is_self_contained(&meta) {

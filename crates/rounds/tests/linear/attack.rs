@@ -170,6 +170,33 @@ async fn what_a_guard_was_given_is_not_lost_when_it_waits_before_it_asks_again()
     assert_eq!(events.runs("x"), 3);
 }
 
+/// Keeps the context of its call, and wants nothing of its client.
+struct Keeping(Arc<Mutex<Option<RequestContext<RoleServer>>>>);
+
+impl ServerHandler for Keeping {
+    async fn call_tool(
+        &self,
+        _request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        *self.0.lock().unwrap() = Some(context);
+        Ok(rounds::text("done"))
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+}
+
+#[tokio::test]
+async fn who_wants_to_reach_the_client_after_the_flow_has_ended_is_too_late() {
+    let kept = Arc::default();
+    let client = Client::modern(Rounds::new(Keeping(Arc::clone(&kept)))).await;
+    assert_eq!(client.call("x", json!({})).await.text(), "done");
+    let context = kept.lock().unwrap().take().unwrap();
+    assert!(Ask::from_context(&context).unwrap().peer().is_none());
+}
+
 #[tokio::test]
 async fn no_two_pages_of_a_flow_have_the_same_name() {
     let stage = stage(|ask: Ask| async move {
