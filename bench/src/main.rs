@@ -23,7 +23,7 @@ use crate::{alone::alone, command::Command, report::Section};
 
 /// What there is to measure, in the order of the report. A further section is a further line.
 const SECTIONS: &[(&str, Measure)] = &[
-    ("flows", |options| Box::pin(flows::measure(options))),
+    ("flows", |options| Box::pin(alone(move || flows::measure(options)))),
     ("seal", |_| Box::pin(alone(seal::measure))),
     ("parked", |_| Box::pin(alone(parked::measure))),
     ("durable", |_| Box::pin(alone(durable::measure))),

@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    error::Error,
     net::SocketAddr,
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::{net::TcpStream, task::JoinSet};
 
-type Failure = Box<dyn Error + Send + Sync>;
+use crate::alone::Failure;
 
 /// What came of driving a server for a while.
 pub(crate) struct Load {

@@ -2,17 +2,19 @@
 //!
 //! The load is a closed loop. Rows take turns, so that what else the machine does meets all of them.
 
+mod cores;
 pub(crate) mod load;
 mod peers;
 mod serve;
 mod server;
 
-use std::{env, error::Error, process::Command, time::Duration};
+use std::{env, process::Command, time::Duration};
 
 pub(crate) use self::serve::Stack;
-use self::{load::Connections, server::Server};
+use self::{cores::Cores, load::Connections, server::Server};
 use crate::{
     Options,
+    alone::Failure,
     progress::Progress,
     report::{Bars, Section, Table, figure, whole},
 };
@@ -62,8 +64,17 @@ struct Turn {
     p99: f64,
 }
 
-pub(crate) async fn measure(options: Options) -> Result<Section, Box<dyn Error>> {
-    let (mut servers, mut rows) = start(options)?;
+pub(crate) async fn measure(options: Options) -> Result<Section, Failure> {
+    let cores = Cores::part()?;
+    let (mut servers, mut rows) = start(options, cores.as_ref())?;
+    if cores.is_some() {
+        // With a core of its own, the caller need not sleep.
+        tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     let mut progress = Progress::new("flows", TURNS + 1);
     for turn in 0..=TURNS {
         let seconds = TURN.as_secs_f64() * (rows.len() * CONNECTIONS.len()) as f64;
@@ -87,12 +98,7 @@ impl Row {
         Self { name, server, tool, turns: Default::default() }
     }
 
-    async fn take_turn(
-        &self,
-        server: &Server,
-        connections: &mut Connections,
-        count: usize,
-    ) -> Result<Turn, Box<dyn Error + Send + Sync>> {
+    async fn take_turn(&self, server: &Server, connections: &mut Connections, count: usize) -> Result<Turn, Failure> {
         let before = server.cpu()?;
         let load = connections.drive(self.tool, count, TURN).await?;
         let flows = load.flows.len() as f64;
@@ -112,15 +118,18 @@ impl Row {
 }
 
 /// The servers, and the rows: what is called there.
-fn start(options: Options) -> Result<(Vec<Served>, Vec<Row>), Box<dyn Error>> {
+fn start(options: Options, cores: Option<&Cores>) -> Result<(Vec<Served>, Vec<Row>), Failure> {
     let mut servers = Vec::new();
-    let mut start = |command: Command| -> Result<usize, Box<dyn Error>> {
-        let server = Server::start(command)?;
+    let mut start = |command: Command| -> Result<usize, Failure> {
+        let server = match cores {
+            Some(cores) => cores.among_servers(|| Server::start(command))??,
+            None => Server::start(command)?,
+        };
         let connections = Connections::to(server.address);
         servers.push((server, connections));
         Ok(servers.len() - 1)
     };
-    let ours = |stack: Stack| -> Result<Command, Box<dyn Error>> {
+    let ours = |stack: Stack| -> Result<Command, Failure> {
         let mut command = Command::new(env::current_exe()?);
         command.env(serve::STACK, stack.name());
         Ok(command)
@@ -173,8 +182,9 @@ fn report(rows: &[Row]) -> Section {
         title: "A whole call over HTTP",
         text: format!(
             "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
-             other. Every server is a process of its own on the machine that also calls. CPU is what the system has on the \
-             server's account for each flow, in the program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
+             other. Every server is a process of its own. The caller has one core of the machine for itself, and never sleeps; the \
+             servers have the others, one by one. CPU is what the system has on a server's account for each flow, in the \
+             program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
              all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
              flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \
              ledger in memory holds {} claims in place of 100,000, since a closed loop would fill it.",

@@ -1,8 +1,10 @@
 //! The servers that others wrote, as `bench/peers/peers.json` lists them. `cargo xtask bench --peers` has built them.
 
-use std::{env, error::Error, path::PathBuf, process::Command};
+use std::{env, path::PathBuf, process::Command};
 
 use serde::Deserialize;
+
+use crate::alone::Failure;
 
 const LIST: &str = include_str!("../../peers/peers.json");
 
@@ -16,7 +18,7 @@ pub(super) struct Peer {
     run: Vec<String>,
 }
 
-pub(super) fn all() -> Result<Vec<Peer>, Box<dyn Error>> {
+pub(super) fn all() -> Result<Vec<Peer>, Failure> {
     Ok(serde_json::from_str(LIST)?)
 }
 

@@ -1,7 +1,6 @@
 //! A server in a process of its own, and the CPU time that the system has on its account.
 
 use std::{
-    error::Error,
     io::{BufRead, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
@@ -12,6 +11,8 @@ use nix::{
     time::{ClockId, clock_getcpuclockid},
     unistd::Pid,
 };
+
+use crate::alone::Failure;
 
 /// What a server says once it can be reached.
 const SAYS: &str = "http://";
@@ -24,7 +25,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a program that prints the URL at which it listens, and waits until it does.
-    pub(crate) fn start(mut command: Command) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(mut command: Command) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut process = command
             .stdin(Stdio::null())
