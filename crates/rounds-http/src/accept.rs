@@ -57,7 +57,9 @@ pub(crate) fn body(body: &[u8], head: &Parts, handler: &impl ServerHandler) -> O
     let message: Message<'_> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
     let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
     let meta = RequestMetaObject::from(meta);
-    if message.jsonrpc != "2.0" || sole(&head.headers, &METHOD) != Some(&message.method) || !is_self_contained(&meta) {
+    // That there is one was seen in the head.
+    let is_method = head.headers.get(&METHOD).is_some_and(|method| method == &*message.method);
+    if message.jsonrpc != "2.0" || !is_method || !is_self_contained(&meta) {
         return None;
     }
     // What a method has no use for is rmcp's to ignore.
