@@ -171,8 +171,8 @@ fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Resu
     }
 }
 
-/// Whether what is printed of questions here is all that they have. A field that a later rmcp adds makes a type larger, and its
-/// questions rmcp's to print.
+/// Whether what is printed of questions here is all that they have. A field that a later rmcp adds makes a type larger, unless it has
+/// no size itself, and its questions rmcp's to print.
 const ALL_IS_PRINTED: bool = size_of::<InputRequiredResult>()
     == size_of::<(ResultType, Option<InputRequests>, Option<String>, Option<MetaObject>)>()
     && size_of::<ElicitRequest>() == size_of::<(ElicitationCreateRequestMethod, ElicitRequestParams, Extensions)>()

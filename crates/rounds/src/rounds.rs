@@ -249,15 +249,15 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     }
 
     /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own; instances of one server share one, such
-    /// as that of the crate `rounds-redis`.
+    /// as that of the crate `rounds-redis`. All but a `MemoryLedger` get what they keep sealed.
     pub fn ledger(mut self, ledger: impl Ledger) -> Self {
         self.ledger_is_private = (&ledger as &dyn Any).is::<MemoryLedger>();
         self.ledger = Some(Arc::new(ledger));
         self
     }
 
-    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), sealed: the token then carries a
-    /// digest of it. By default it does not, and a flow whose state outgrows [the token limit](Limits::token_bytes) fails.
+    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), as everything that it keeps: the token
+    /// then carries a digest of it. By default it does not, and a flow whose state outgrows [the token limit](Limits::token_bytes) fails.
     ///
     /// What was spilled is kept as long as its round can be answered, and [has a limit](Limits::spill_bytes) of its own. A
     /// flow that spills goes on where its ledger is, and nowhere else: one that is gone from there, or was changed, ends with

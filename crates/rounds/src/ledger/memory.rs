@@ -3,7 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
-    mem,
+    fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -22,7 +22,10 @@ use crate::clock::{BoxFuture, Timestamp};
 /// It forgets everything on a restart. With keys that outlive the process, a token of a [`Round`](crate::Round) that was
 /// used before the restart can then be used once more until it expires; where that matters, share a ledger that outlives
 /// the process too.
-#[derive(Debug, Clone)]
+///
+/// It lives where the keys do, and is the only ledger that gets replies, values of effects and states as they are, and not
+/// [sealed](super::Ledger): one that wraps it gets them sealed.
+#[derive(Clone)]
 pub struct MemoryLedger {
     table: Arc<Mutex<Table>>,
 }
@@ -63,6 +66,18 @@ impl MemoryLedger {
     }
 }
 
+/// Without anything that somebody said.
+impl fmt::Debug for MemoryLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_struct("MemoryLedger")
+            .field("claims", &table.places.len())
+            .field("limit", &table.limit)
+            .field("reply_bytes", &table.replies.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for MemoryLedger {
     fn default() -> Self {
         Self::new()
@@ -70,7 +85,6 @@ impl Default for MemoryLedger {
 }
 
 /// Claims one after the other, and where each of them is: what is looked up is small, and stays small when there are many.
-#[derive(Debug)]
 struct Table {
     /// Where in `entries` a claim is, by its name. The hash of the name is kept beside it: to grow, nothing else is looked at.
     places: HashTable<(u64, usize)>,
@@ -83,7 +97,6 @@ struct Table {
     limit: usize,
 }
 
-#[derive(Debug)]
 struct Entry {
     id: ClaimId,
     claim: Claim,
@@ -93,7 +106,7 @@ struct Entry {
 }
 
 /// What is kept beside a claim.
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum Kept {
     #[default]
     Nothing,
@@ -281,7 +294,6 @@ fn ready<T: Send + 'static>(outcome: Result<T, LedgerError>) -> BoxFuture<'stati
 ///
 /// They are written one after the other into large pieces of memory. In a piece of its own, each would stay behind among the
 /// many that a leg needs for a moment, for minutes, and leave an allocator with holes to search.
-#[derive(Debug)]
 struct Replies {
     segments: VecDeque<Segment>,
     /// The number of the first segment that is still there.
@@ -290,7 +302,7 @@ struct Replies {
     budget: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Segment {
     bytes: Vec<u8>,
     /// How many replies in it may still be asked for.
@@ -298,7 +310,7 @@ struct Segment {
 }
 
 /// Where a reply is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Spot {
     segment: u64,
     start: u32,
@@ -502,6 +514,15 @@ mod tests {
         assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Fresh { spilled: Some(_), .. })));
         assert!(ledger.settle(round(1), 1, None, None).await.unwrap());
         assert!(matches!(ledger.table().get(round(1)).unwrap().kept, Kept::Nothing));
+    }
+
+    #[tokio::test]
+    async fn a_ledger_that_is_printed_says_nothing_of_what_it_keeps() {
+        let ledger = MemoryLedger::with_limits(9, 99);
+        ledger.admit(round(1), keep(0, 100), Some(b"spilled".into())).await.unwrap();
+        ledger.claim(round(2), bid(0, 100)).await.unwrap();
+        assert!(ledger.settle(round(2), 1, Some(b"replied".into()), None).await.unwrap());
+        assert_eq!(format!("{ledger:?}"), "MemoryLedger { claims: 2, limit: 9, reply_bytes: 7, .. }");
     }
 
     #[tokio::test]

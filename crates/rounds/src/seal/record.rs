@@ -1,4 +1,4 @@
-//! Records: what a ledger keeps of a flow, sealed, and bound to the very place where it is kept.
+//! Records: what a ledger outside of this process's memory keeps of a flow, sealed, and bound to the very place where it is kept.
 //!
 //! A ledger is shared, and others may read it or write to it. They read nothing, and what they move elsewhere, within a flow
 //! or from another one, does not open there.
