@@ -526,6 +526,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn claims_whose_names_hash_alike_are_two() {
+        let named = |part: u64, number| {
+            let mut flow = [7; 16];
+            flow[..8].copy_from_slice(&part.to_le_bytes());
+            ClaimId { flow: FlowId::from_bytes(flow), what: What::Round(number) }
+        };
+        let one = named(0, 1);
+        let two = named(hash(&one) ^ hash(&named(0, 2)), 2);
+        assert_eq!(hash(&one), hash(&two));
+        let ledger = MemoryLedger::new();
+        for (id, until) in [(one, 100), (two, 200)] {
+            assert!(matches!(ledger.claim(id, bid(0, until)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+        }
+        for (id, reply) in [(one, 1), (two, 2)] {
+            assert!(ledger.settle(id, 1, Some(vec![reply]), None).await.unwrap());
+        }
+        assert!(matches!(ledger.claim(one, bid(1, 100)).await, Ok(Claimed::Done(Some(reply))) if reply == [1]));
+        let left = ledger.claim(two, bid(150, 200)).await;
+        assert!(matches!(left, Ok(Claimed::Done(Some(reply))) if reply == [2]), "the other has expired");
+        assert_eq!(ledger.claims(), 1);
+    }
+
+    #[tokio::test]
     async fn nothing_is_left_when_all_has_expired() {
         let ledger = MemoryLedger::new();
         for number in 1..=100 {
