@@ -98,8 +98,11 @@ impl Conversation {
         let mut interrupted = pin!(ctrl_c());
         let bearer = self.options.bearer.as_deref();
         let connection = tokio::select! {
-            opened = Connection::open(&self.server, self.era, bearer, answering.clone()) => opened?,
+            // First, as it is caught from then on. All that follows may go through to a question at once, where others do the work
+            // of the connection.
+            biased;
             _ = &mut interrupted => return Err(Failure::Interrupted.into()),
+            opened = Connection::open(&self.server, self.era, bearer, answering.clone()) => opened?,
         };
         let ended = tokio::select! {
             ended = self.drive(&connection, start, answering) => ended,
