@@ -53,7 +53,7 @@ pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServe
 
 /// The request in a body, if it can be answered with one message.
 pub(crate) fn body(body: &[u8], head: &Parts, handler: &impl ServerHandler) -> Option<Accepted> {
-    // Text is looked through once here, and by the parser string by string.
+    // That it is text is found out for all of it at once: the parser would do it string by string.
     let message: Message<'_> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
     let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
     let meta = RequestMetaObject::from(meta);
