@@ -225,13 +225,13 @@ async fn a_legacy_session_is_kept() {
 
 /// A server with one tool.
 #[derive(Clone)]
-struct Tool(Arc<Called>);
+pub(crate) struct Tool(Arc<Called>);
 
 type Called = dyn Fn(RequestContext<RoleServer>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync;
-type Outcome = Result<CallToolResponse, ErrorData>;
+pub(crate) type Outcome = Result<CallToolResponse, ErrorData>;
 
 impl Tool {
-    fn new<F>(called: impl Fn(RequestContext<RoleServer>) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn new<F>(called: impl Fn(RequestContext<RoleServer>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
@@ -245,10 +245,10 @@ impl ServerHandler for Tool {
     }
 }
 
-fn done() -> Outcome {
+pub(crate) fn done() -> Outcome {
     Ok(CallToolResult::success(vec![ContentBlock::text("done")]).into())
 }
 
-fn called() -> Sent {
+pub(crate) fn called() -> Sent {
     Sent::new("tools/call", json!({ "name": "it" }))
 }

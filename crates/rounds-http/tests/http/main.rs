@@ -5,5 +5,6 @@
 mod desk;
 mod differential;
 mod flows;
+mod http2;
 mod lanes;
 mod send;
