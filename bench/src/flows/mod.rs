@@ -90,7 +90,7 @@ pub(crate) async fn measure(options: Options) -> Result<Section, Failure> {
             }
         }
     }
-    Ok(report(&rows))
+    Ok(report(&rows, cores.is_some()))
 }
 
 impl Row {
@@ -151,7 +151,7 @@ fn start(options: Options, cores: Option<&Cores>) -> Result<(Vec<Served>, Vec<Ro
     Ok((servers, rows))
 }
 
-fn report(rows: &[Row]) -> Section {
+fn report(rows: &[Row], parted: bool) -> Section {
     let head =
         ["connections", "server", "CPU, of axum", "CPU, of rmcp", "flows/s, of rmcp", "p50, of rmcp", "p99, of rmcp"];
     let mut table = Table::new(head);
@@ -176,14 +176,18 @@ fn report(rows: &[Row]) -> Section {
         }
         plots.push(bars.into());
     }
+    let where_ = if parted {
+        "The caller has one core of the machine for itself, and never sleeps; the servers have the others, one by one."
+    } else {
+        "The caller has the same core as the servers."
+    };
     let reference = median(floor.turns[1].iter().map(|turn| turn.cpu * 1e6).collect());
     Section {
         name: "flows",
         title: "A whole call over HTTP",
         text: format!(
             "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
-             other. Every server is a process of its own. The caller has one core of the machine for itself, and never sleeps; the \
-             servers have the others, one by one. CPU is what the system has on a server's account for each flow, in the \
+             other. Every server is a process of its own. {where_} CPU is what the system has on a server's account for each flow, in the \
              program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
              all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
              flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \

@@ -1,7 +1,6 @@
 //! [`Rounds`]: the handler around a handler that everything passes through.
 
 use std::{
-    any::Any,
     borrow::Cow,
     collections::HashMap,
     fmt,
@@ -80,7 +79,6 @@ impl<H: ServerHandler> Rounds<H> {
             limits: Limits::default(),
             clock: Arc::new(SystemClock),
             ledger: None,
-            ledger_is_private: true,
             spill: false,
             relay: None,
             legacy: Legacy::default(),
@@ -194,7 +192,6 @@ pub struct RoundsBuilder<H> {
     limits: Limits,
     clock: Arc<dyn Clock>,
     ledger: Option<Arc<dyn Ledger>>,
-    ledger_is_private: bool,
     spill: bool,
     relay: Option<Arc<dyn Relay>>,
     legacy: Legacy,
@@ -251,7 +248,6 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own; instances of one server share one, such
     /// as that of the crate `rounds-redis`. All but a `MemoryLedger` get what they keep sealed.
     pub fn ledger(mut self, ledger: impl Ledger) -> Self {
-        self.ledger_is_private = (&ledger as &dyn Any).is::<MemoryLedger>();
         self.ledger = Some(Arc::new(ledger));
         self
     }
@@ -350,7 +346,6 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             limits: self.limits,
             clock: self.clock,
             ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
-            ledger_is_private: self.ledger_is_private,
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
@@ -438,8 +433,6 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
-    /// Whether the ledger is in the memory of this process, where the keys are.
-    pub(crate) ledger_is_private: bool,
     pub(crate) relay: Option<Arc<dyn Relay>>,
     pub(crate) routes: Routes,
     legacy: Legacy,

@@ -1,6 +1,6 @@
 //! HTTP/2 over a socket, as a proxy in front of a server may speak it: there is no `Host`, but an authority.
 
-use std::{future::Future, net::SocketAddr};
+use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use axum::Router;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use crate::{
 #[tokio::test]
 async fn over_http_2_requests_share_a_connection_and_take_the_fast_lane() {
     // Each waits for the other, and then sends a notification that makes a stream of the response in rmcp's lane.
-    let both = std::sync::Arc::new(Barrier::new(2));
+    let both = Arc::new(Barrier::new(2));
     let tool = Tool::new(move |context| {
         let both = both.clone();
         async move {
@@ -36,8 +36,9 @@ async fn over_http_2_requests_share_a_connection_and_take_the_fast_lane() {
         }
     });
     let (address, sender) = connected(&tool).await;
-    let [one, other] = [&sender; 2].map(|sender| send(sender, format!("http://{address}/mcp"), &called()));
-    for (status, headers, body) in [tokio::join!(one, other)].into_iter().flat_map(<[_; 2]>::from) {
+    let call = || send(&sender, format!("http://{address}/mcp"), &called());
+    let (one, other) = tokio::join!(call(), call());
+    for (status, headers, body) in [one, other] {
         assert_eq!((status, &headers["content-type"]), (StatusCode::OK, &"application/json".parse().unwrap()));
         assert!(body.contains("done"), "{body}");
     }

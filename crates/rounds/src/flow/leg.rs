@@ -242,8 +242,7 @@ impl<'a> Leg<'a> {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                     None if envelope.resume.waits() => {
                         let (_, RequestContext { ct, peer, meta, .. }) = *given;
-                        let link = Link { peer, progress_token: meta.get_progress_token() };
-                        self.wake::<X>(envelope, sent, Some(link), ct).await
+                        self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta)), ct).await
                     }
                     None => self.go_on(handler, given, envelope, sent).await,
                 },

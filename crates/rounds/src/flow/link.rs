@@ -1,6 +1,10 @@
 //! The leg in flight, as far as a handler that outlives it may reach it.
 
-use rmcp::{Peer, RoleServer, model::ProgressToken, service::RequestContext};
+use rmcp::{
+    Peer, RoleServer,
+    model::{ProgressToken, RequestMetaObject},
+    service::RequestContext,
+};
 
 /// The way to the client of the leg in flight.
 #[derive(Debug, Clone)]
@@ -11,6 +15,10 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self { peer: context.peer.clone(), progress_token: context.meta.get_progress_token() }
+        Self::new(context.peer.clone(), &context.meta)
+    }
+
+    pub(crate) fn new(peer: Peer<RoleServer>, meta: &RequestMetaObject) -> Self {
+        Self { peer, progress_token: meta.get_progress_token() }
     }
 }

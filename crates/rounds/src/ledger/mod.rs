@@ -8,7 +8,7 @@ mod sealed;
 #[cfg(any(test, feature = "test"))]
 pub mod suite;
 
-use std::{fmt, time::Duration};
+use std::{any::Any, fmt, time::Duration};
 
 pub use memory::MemoryLedger;
 
@@ -28,7 +28,7 @@ use crate::{
 /// Whatever it is given to keep is sealed under the server's keys, and bound to its place: a ledger reads nothing of what it
 /// keeps, and who can write to its store can forge nothing. Nor are the names its own: the flow's name and the effects' are
 /// digests. Only a [`MemoryLedger`], which lives where the keys do, is given things to keep as they are.
-pub trait Ledger: Send + Sync + 'static {
+pub trait Ledger: Any + Send + Sync {
     /// A new flow is about to hand out its first token. Refuse it with [`LedgerError::Full`] when the claims of all
     /// open flows would no longer fit; a flow that was let in is never refused later.
     ///

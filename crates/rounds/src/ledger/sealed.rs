@@ -1,7 +1,9 @@
 //! What a ledger is given to keep, sealed on the way in and opened on the way out: no ledger sees a reply, the value of an
 //! effect or a state, but for [the one in memory](super::MemoryLedger), which is where the keys are.
 
-use super::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, Spill};
+use std::any::Any;
+
+use super::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, MemoryLedger, Spill};
 use crate::{
     rounds::Core,
     seal::{Digest, record::Place},
@@ -39,15 +41,20 @@ impl Core {
         self.ledger.settle(id, fence, outcome, spill).await
     }
 
+    /// Whether the ledger is in the memory of this process, where the keys are.
+    fn keeps_to_itself(&self) -> bool {
+        (&*self.ledger as &dyn Any).is::<MemoryLedger>()
+    }
+
     fn sealed(&self, place: Place, plaintext: Vec<u8>) -> Vec<u8> {
-        if self.ledger_is_private {
+        if self.keeps_to_itself() {
             return plaintext;
         }
         place.seal(&self.record_keys(), self.new_nonce(), &plaintext)
     }
 
     fn opened(&self, place: Place, sealed: Vec<u8>) -> Option<Vec<u8>> {
-        if self.ledger_is_private {
+        if self.keeps_to_itself() {
             return Some(sealed);
         }
         let opened = place.open(&self.record_keys(), sealed);
