@@ -12,11 +12,7 @@ use std::{
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{
-    HeaderMap, HeaderName, Method, Uri,
-    header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN},
-    request::Parts,
-};
+use http::{HeaderMap, HeaderName, Method};
 use http_body::{Body, Frame};
 use rmcp::{
     ServerHandler,
@@ -38,33 +34,37 @@ pub(crate) struct Accepted {
     pub(crate) request: ClientRequest,
 }
 
-/// Whether the head of a request leaves it to the body.
-pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServerConfig) -> bool {
-    let headers = head.headers();
-    head.method() == Method::POST
-        && sole(headers, &PROTOCOL_VERSION) == Some(ProtocolVersion::V_2026_07_28.as_str())
-        && sole(headers, &METHOD).is_some_and(|method| METHODS.contains(&method))
-        && sole(headers, &CONTENT_TYPE).is_some_and(|given| given.starts_with(JSON))
-        && sole(headers, &ACCEPT).is_some_and(|given| given.contains(JSON) && given.contains(EVENT_STREAM))
-        // Whether rmcp was told to look at origins is not for others to see.
-        && !headers.contains_key(ORIGIN)
-        && host(head.uri(), headers).is_some_and(|host| is_allowed(host, &config.allowed_hosts))
+/// The method of a request whose head leaves it to the body.
+pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServerConfig) -> Option<&'static str> {
+    let Counting { version, method, content_type, accept, host, name: _ } = Counting::of(head.headers())?;
+    // As HTTP/2 has it, where no header does.
+    let host = host.or_else(|| Some(head.uri().authority()?.as_str()))?;
+    let is_accepted = head.method() == Method::POST
+        && version? == ProtocolVersion::V_2026_07_28.as_str()
+        && content_type?.starts_with(JSON)
+        && accept.is_some_and(|given| given.contains(JSON) && given.contains(EVENT_STREAM))
+        && is_allowed(host, &config.allowed_hosts);
+    METHODS.into_iter().find(|known| is_accepted && method == Some(known))
 }
 
 /// The request in a body, if it can be answered with one message.
-pub(crate) fn body(body: &[u8], head: &Parts, handler: &impl ServerHandler) -> Option<Accepted> {
+pub(crate) fn body(
+    body: &[u8],
+    method: &'static str,
+    headers: &HeaderMap,
+    handler: &impl ServerHandler,
+) -> Option<Accepted> {
     // That it is text is found out for all of it at once: the parser would do it string by string.
     let message: Message<'_> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
     let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
     let meta = RequestMetaObject::from(meta);
-    // That there is one was seen in the head.
-    let is_method = head.headers.get(&METHOD).is_some_and(|method| method == &*message.method);
-    if message.jsonrpc != "2.0" || !is_method || !is_self_contained(&meta) {
+    if message.jsonrpc != "2.0" || message.method != method || !is_self_contained(&meta) {
         return None;
     }
+    // It was seen in the head that there is no second one.
+    let named = |of: &str| headers.get(&NAME).is_some_and(|name| name == of) && !of.starts_with(ENCODED);
     // What a method has no use for is rmcp's to ignore.
-    let named = |of: &str| sole(&head.headers, &NAME).is_some_and(|name| name == of && !name.starts_with(ENCODED));
-    let request = match (&*message.method, name, uri, cursor) {
+    let request = match (method, name, uri, cursor) {
         ("tools/call", Some(name), None, None) if named(&name) && !takes_headers(handler, &name) => {
             let mut params = CallToolRequestParams::new(name);
             (params.arguments, params.input_responses, params.request_state) =
@@ -102,8 +102,6 @@ const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 /// How a header begins whose value had to be encoded.
 const ENCODED: &str = "=?base64?";
-static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
 const METHODS: [&str; 8] = [
     "tools/call",
@@ -160,25 +158,46 @@ fn takes_headers(handler: &impl ServerHandler, tool: &str) -> bool {
     handler.get_tool(tool).is_some_and(|tool| any(tool.input_schema.get("properties")))
 }
 
-/// The value of a header that is there once, as text.
-fn sole<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let value = values.next()?.to_str().ok()?;
-    values.next().is_none().then_some(value)
+/// The headers that count.
+#[derive(Default)]
+struct Counting<'a> {
+    version: Option<&'a str>,
+    method: Option<&'a str>,
+    name: Option<&'a str>,
+    content_type: Option<&'a str>,
+    accept: Option<&'a str>,
+    host: Option<&'a str>,
 }
 
-fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
-    match headers.contains_key(HOST) {
-        true => sole(headers, &HOST),
-        // As HTTP/2 has it.
-        false => Some(uri.authority()?.as_str()),
+impl<'a> Counting<'a> {
+    /// Each once at most, and as text.
+    fn of(headers: &'a HeaderMap) -> Option<Self> {
+        let mut counting = Self::default();
+        for (name, value) in headers {
+            let place = match name.as_str() {
+                "mcp-protocol-version" => &mut counting.version,
+                "mcp-method" => &mut counting.method,
+                "mcp-name" => &mut counting.name,
+                "content-type" => &mut counting.content_type,
+                "accept" => &mut counting.accept,
+                "host" => &mut counting.host,
+                // Whether rmcp was told to look at origins is not for others to see.
+                "origin" => return None,
+                _ => continue,
+            };
+            if place.replace(value.to_str().ok()?).is_some() {
+                return None;
+            }
+        }
+        Some(counting)
     }
 }
 
 /// Whether a host is on the list as it is written there, with its port or without. An empty list is every host.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let (name, port) = host.split_once(':').unwrap_or((host, "0"));
-    let is_plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    let is_plain =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
     is_plain && is_port && (allowed.is_empty() || allowed.iter().any(|allowed| allowed == name || allowed == host))
 }
