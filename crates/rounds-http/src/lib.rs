@@ -144,7 +144,7 @@ where
 {
     type Response = BoxResponse;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
+    type Future = Responding;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -153,20 +153,33 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let lanes = self.lanes.clone();
         let config = &lanes.rmcp.config;
-        let Some(form) = lanes.form.filter(|_| accept::head(&request, config)) else {
-            return Box::pin(async move { Ok(lanes.rmcp.handle(request).await) });
+        let fast = lanes.form.and_then(|form| Some((form, accept::head(&request, config)?)));
+        let Some((form, method)) = fast else {
+            return slow(lanes, request);
         };
         let (head, body) = request.into_parts();
         let limit = config.max_request_body_bytes;
         dispatch::boxed(|| async move {
             let body = Read::up_to(limit, body).await;
-            Ok(match lanes.accept(head, body, form) {
+            Ok(match lanes.accept(head, body, method, form) {
                 Ok(answer) => answer.await,
-                // Boxed, as it is larger than everything else together.
-                Err(request) => Box::pin(lanes.rmcp.handle(*request)).await,
+                Err(request) => return slow(lanes.clone(), *request).await,
             })
         })
     }
+}
+
+type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
+
+/// Has rmcp respond. Not within the fast lane, whose every request would have the room on the stack that this takes.
+#[inline(never)]
+fn slow<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<B>) -> Responding
+where
+    H: ServerHandler,
+    M: SessionManager,
+    B: Body<Data: Send, Error: Display + Send> + Send + 'static,
+{
+    Box::pin(async move { Ok(lanes.rmcp.handle(request).await) })
 }
 
 struct Lanes<H, M> {
@@ -184,11 +197,12 @@ impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
         &self,
         head: Parts,
         body: Read<B>,
+        method: &'static str,
         form: Form,
     ) -> Result<impl Future<Output = BoxResponse> + Send + use<'_, H, M, B>, Box<Request<Read<B>>>> {
         let stop = &self.rmcp.config.cancellation_token;
         let whole = body.whole().filter(|_| !stop.is_cancelled());
-        let accepted = whole.and_then(|body| accept::body(body, &head, &*self.handler));
+        let accepted = whole.and_then(|body| accept::body(body, method, &head.headers, &*self.handler));
         let Some(accepted) = accepted else { return Err(Request::from_parts(head, body).into()) };
         let peer = self.idle.get_or_init(dispatch::idle).peer().clone();
         Ok(dispatch::answer(self.handler.clone(), peer, accepted, head, stop, form))

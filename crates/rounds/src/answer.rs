@@ -1,6 +1,6 @@
 //! Answers: what came back for the questions of a round, read by the kind that was asked for.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use rmcp::model::InputResponses;
 use serde_json::{Value, json};
@@ -68,7 +68,8 @@ fn content(raw: Cow<'_, Value>) -> Option<Value> {
 /// The answers a handler may look at.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answers {
-    held: BTreeMap<String, Held>,
+    /// By key, each once.
+    held: Vec<(String, Held)>,
     posing: Posing,
     /// What the library asks from here on. No answer that is held is one to these.
     posed_now: Vec<Posed>,
@@ -108,10 +109,9 @@ impl Answers {
             let raw = sent.get(key)?;
             Some((key.clone(), Held::Asked(*kind, Received::read(*kind, Cow::Borrowed(raw)))))
         });
-        let mut held = BTreeMap::new();
-        // One by one: to collect them is to sort them first, and most often there is one.
-        held.extend(earlier.chain(now));
-        Self { held, posing, posed_now: vec![] }
+        let mut answers = Self { posing, ..Self::default() };
+        earlier.chain(now).for_each(|(key, held)| answers.hold(key, held));
+        answers
     }
 
     /// The answers of a leg that came with no state: there was no question, so they are taken as they are.
@@ -124,13 +124,25 @@ impl Answers {
     pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, Kind, Received)>) {
         self.posing = self.posing();
         self.posed_now.clear();
-        self.held.retain(|_, held| !matches!(held, Held::Unsolicited(_)));
-        self.held.extend(received.into_iter().map(|(key, kind, received)| (key, Held::Asked(kind, received))));
+        self.held.retain(|(_, held)| !matches!(held, Held::Unsolicited(_)));
+        for (key, kind, received) in received {
+            self.hold(key, Held::Asked(kind, received));
+        }
+    }
+
+    /// The latest answer to a question is the one that counts.
+    fn hold(&mut self, key: String, held: Held) {
+        self.held.retain(|(earlier, _)| *earlier != key);
+        self.held.push((key, held));
+    }
+
+    fn held(&self, key: &str) -> Option<&Held> {
+        self.held.iter().find(|(held, _)| held == key).map(|(_, held)| held)
     }
 
     /// The answer to this question, if there is one and it is of this kind.
     pub(crate) fn get(&self, key: &str, wanted: Kind) -> Option<Received> {
-        match self.held.get(key)? {
+        match self.held(key)? {
             Held::Asked(kind, answer) => (*kind == wanted).then(|| answer.clone()),
             Held::Refused(answer) => Some(answer.clone()),
             Held::Unsolicited(raw) => Some(Received::read(wanted, Cow::Borrowed(raw))),
@@ -140,7 +152,7 @@ impl Answers {
     /// The answer to a question that the library asked, whatever its kind. Nobody else's is looked at, asked or not.
     pub(crate) fn to_posed(&self, key: &str) -> Option<(Kind, Received)> {
         self.posed(key)?;
-        match self.held.get(key)? {
+        match self.held(key)? {
             Held::Asked(kind, answer) => Some((*kind, answer.clone())),
             // Its kind no longer matters.
             Held::Refused(answer) => Some((Kind::Form, answer.clone())),
@@ -187,9 +199,7 @@ impl Answers {
     pub(crate) fn settled(&self, asked_again: &[Asked]) -> Vec<(String, Settled)> {
         let settled = self.held.iter().filter_map(|(key, held)| {
             let settled = match held {
-                Held::Asked(kind, Received::Accepted(value)) => {
-                    Settled::Accepted { kind: *kind, json: value.to_string() }
-                }
+                Held::Asked(kind, Received::Accepted(value)) => Settled::accepted(*kind, value),
                 Held::Asked(_, Received::Declined) | Held::Refused(Received::Declined) => Settled::Declined,
                 Held::Asked(_, Received::Cancelled) | Held::Refused(Received::Cancelled) => Settled::Cancelled,
                 _ => return None,

@@ -69,19 +69,23 @@ enum Asked {
     Single(Rule, PrimitiveSchemaDefinition),
 }
 
+type Known = BTreeMap<TypeId, Result<&'static Shape, Unaskable>>;
+
+static SHAPES: RwLock<Known> = RwLock::new(Known::new());
+
 impl<'a> Form<'a> {
     /// The form that asks for a `T` under this key.
     pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, Unaskable> {
-        type Known = BTreeMap<TypeId, Result<&'static Shape, Unaskable>>;
-        static SHAPES: RwLock<Known> = RwLock::new(Known::new());
-        let id = TypeId::of::<T>();
-        let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        let shape = known.unwrap_or_else(|| {
-            let shape = Shape::of::<T>().map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
-            let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
-            shapes.entry(id).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
-        })?;
-        Ok(Self { shape, key })
+        let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
+        Ok(Self { shape: known.unwrap_or_else(Self::shape::<T>)?, key })
+    }
+
+    /// What is the same for every key, made once.
+    #[cold]
+    fn shape<T: FormType>() -> Result<&'static Shape, Unaskable> {
+        let shape = Shape::of::<T>().map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
+        let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
+        shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
     }
 
     /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.

@@ -41,13 +41,13 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         let (returned, declared) = frame.came_to(view.round.number, returned);
         let asks = match returned?.into_asks() {
             // The questions that a handler declares are pushed in any case.
-            Ok(asks) if declared || view.legacy.pushes().is_some() => asks,
+            Ok(asks) if declared || view.legacy().pushes().is_some() => asks,
             // It is told further on that it cannot ask.
             Ok(asks) => return Ok(asks.into()),
             Err(complete) => return Ok(complete),
         };
         let (max_rounds, timeout) =
-            view.legacy.pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
+            view.legacy().pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
         if view.round.number >= max_rounds {
             return X::Response::failed(FlowError::TooManyRounds { limit: max_rounds });
         }
@@ -65,8 +65,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         frame.onces.called_again();
         let round = view.round.next();
         let (peer, server) = (view.peer.clone(), view.server.clone());
-        let (legacy, state, frame) = (view.legacy, asks.request_state, frame.clone());
-        view = Arc::new(View { round, peer, legacy, state, solicited: true, server, frame });
+        view = Arc::new(View { round, peer, state: asks.request_state, solicited: true, server, frame: frame.clone() });
     }
 }
 

@@ -39,7 +39,7 @@ use crate::{
     form::MakeForm,
     gate::{Era, Peer},
     observe::{Event, Outcome, Station},
-    rounds::Core,
+    rounds::{Core, Legacy},
     seal::{
         Digest, FlowId,
         digest::Fingerprint,
@@ -54,7 +54,7 @@ pub(crate) struct Frame {
     method: Method,
     target: Box<str>,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
-    pub(crate) arguments: Option<Box<str>>,
+    pub(crate) arguments: Option<String>,
     /// What the handler was given when it was called. It may still ask on its own account after it has waited.
     answers: Mutex<Answers>,
     /// What came of the questions that the handler declares, when its own code was not run for them.
@@ -258,7 +258,7 @@ impl Frame {
             flow,
             method: call.method,
             target: call.target.into(),
-            arguments: call.arguments.and_then(|given| Some(serde_json::to_string(given).ok()?.into())),
+            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
             answers: Mutex::new(call.answers),
             declared: Mutex::default(),
             onces: call.onces,
@@ -397,14 +397,21 @@ impl Frame {
         drop(open);
     }
 
-    /// A leg that waits for the driver learns that it will not come.
-    fn close(&self) {
+    /// A leg that waits for the driver learns that it will not come. Whether the handler is in the middle of an effect.
+    fn close(&self) -> bool {
         let mut state = self.state();
-        state.closed = true;
+        (state.closed, state.cancelled) = (true, true);
+        let at_work = state.effects > 0;
         // An `Ask` that outlives its handler keeps this frame, and is not to keep the task as well.
         let left = (state.wanted.take(), state.waker.take());
         drop(state);
         drop(left);
+        at_work
+    }
+
+    /// What is done when the handler asks a client of the legacy era.
+    pub(crate) fn legacy(&self) -> Legacy {
+        self.core.legacy(&self.target)
     }
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
@@ -483,7 +490,7 @@ impl Drop for Opened<'_> {
 }
 
 /// A handler's future. Its result is in a box, as it goes through many hands.
-type Handler = BoxFuture<'static, Result<Box<ServerResult>, ErrorData>>;
+pub(super) type Handler = BoxFuture<'static, Result<Box<ServerResult>, ErrorData>>;
 
 /// Owns a handler's future, and polls it.
 pub(crate) struct Driver {
@@ -733,6 +740,8 @@ impl Driver {
 
     /// Pushes what was not pushed yet. It is a round of its own, and is limited like one. The pushes of what was withdrawn are
     /// dropped, which tells the client.
+    // Not within `poll_step`, whose every poll would have the room on the stack that this takes.
+    #[inline(never)]
     fn push(&mut self) -> Looked {
         let frame = self.frame.clone();
         let core = &frame.core;
@@ -854,14 +863,12 @@ impl Drop for Driver {
         self.slot = None;
         // What was pushed is withdrawn at once: an answer would have the handler go on.
         self.pushes.clear();
-        self.frame.close();
-        let at_work = {
-            let mut state = self.frame.state();
-            state.cancelled = true;
-            state.effects > 0
-        };
+        let at_work = self.frame.close();
+        if self.handler.is_none() {
+            return;
+        }
         let left = Left { frame: self.frame.clone(), handler: self.handler.take() };
-        if let (true, true, Ok(runtime)) = (at_work, left.handler.is_some(), Handle::try_current()) {
+        if let (true, Ok(runtime)) = (at_work, Handle::try_current()) {
             runtime.spawn(left.at_work());
         }
     }

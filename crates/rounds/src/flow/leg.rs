@@ -17,12 +17,12 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Driver, Ending, Frame, Resumption, Step},
+    frame::{Call, Driver, Ending, Frame, Handler, Resumption, Step},
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     answer::Answers,
-    clock::{BoxFuture, Timestamp},
+    clock::Timestamp,
     era::shim,
     error::FlowError,
     exchange::{Exchange, Response},
@@ -93,6 +93,22 @@ fn call<X: Exchange, H: ServerHandler>(
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
     let (request, context) = *given;
     request.call(handler, context)
+}
+
+/// Calls a handler for a client of the legacy era. Not within those who call it: their every call would have the room on the
+/// stack that this takes.
+#[inline(never)]
+fn shimmed<X: Exchange, H: ServerHandler>(
+    handler: Arc<H>,
+    given: Given<X>,
+    view: Arc<View>,
+    over: DropGuard,
+) -> Handler {
+    Box::pin(async move {
+        let _over = over;
+        let (request, context) = *given;
+        shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
+    })
 }
 
 /// Shows a durable handler its past, and gives what it comes to after it. Nothing is asked, claimed, had or recorded.
@@ -437,8 +453,7 @@ impl<'a> Leg<'a> {
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), link);
-        let legacy = self.core.legacy(target);
-        Arc::new(View { round: self.round, peer, legacy, state, solicited, server: handler.clone(), frame })
+        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
     }
 
     fn open(&mut self, state: &str) -> Result<Box<Envelope>, Refusal> {
@@ -517,7 +532,7 @@ impl<'a> Leg<'a> {
         let over = given.1.ct.clone().drop_guard();
         let handler = handler.clone();
         let (frame, era) = (view.frame.clone(), self.peer.era);
-        let called: BoxFuture<'static, _> = match era {
+        let called: Handler = match era {
             Era::Modern => {
                 view.put(&mut given.1);
                 self.event(&Station::Started);
@@ -528,11 +543,7 @@ impl<'a> Leg<'a> {
                     frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
                 })
             }
-            Era::Legacy => Box::pin(async move {
-                let _over = over;
-                let (request, context) = *given;
-                shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
-            }),
+            Era::Legacy => shimmed(handler, given, view, over),
         };
         let driver = Driver::new(frame.clone(), self.round.number, called);
         self.drive::<X>(driver, &frame, held, leg_token, deadline).await

@@ -48,8 +48,6 @@ pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
     pub(crate) peer: Arc<Peer>,
-    /// What is done when the handler asks a client of the legacy era.
-    pub(crate) legacy: Legacy,
     /// What the handler kept, as it wrote it.
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
@@ -72,14 +70,19 @@ impl View {
 
     /// Whether this question can be asked by a handler that is called again for each round; if not, why not.
     pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
-        match self.peer.era == Era::Legacy && self.legacy.pushes().is_none() {
+        match self.peer.era == Era::Legacy && self.legacy().pushes().is_none() {
             true => Err(FlowError::LegacyClient),
             false => self.peer.permits(kind, request),
         }
     }
 
+    /// What is done when the handler asks a client of the legacy era.
+    pub(crate) fn legacy(&self) -> Legacy {
+        self.frame.legacy()
+    }
+
     fn reaches(&self) -> bool {
-        self.peer.era == Era::Modern || (self.legacy.pushes().is_some() && self.peer.back_channel)
+        self.peer.era == Era::Modern || (self.legacy().pushes().is_some() && self.peer.back_channel)
     }
 
     pub(crate) fn put(self: &Arc<Self>, context: &mut RequestContext<RoleServer>) {

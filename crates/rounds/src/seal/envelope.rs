@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::digest::{Digest, Fingerprint, write_hex};
 pub(crate) use crate::kind::{Kind, Method};
@@ -204,6 +205,14 @@ pub(crate) enum Settled {
     },
     Declined,
     Cancelled,
+}
+
+impl Settled {
+    pub(crate) fn accepted(kind: Kind, content: &Value) -> Self {
+        // Quicker than by `Display`.
+        let json = serde_json::to_string(content).expect("a value is JSON");
+        Self::Accepted { kind, json }
+    }
 }
 
 impl Envelope {

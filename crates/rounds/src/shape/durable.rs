@@ -461,10 +461,8 @@ impl<T: Send + 'static> Asking<T> {
                         Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
                         Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
                         Ok(Received::Malformed(problem)) => Err(problem),
-                        Ok(Received::Accepted(content)) => read(&key, &content).map(|value| {
-                            let json = content.to_string();
-                            (Settled::Accepted { kind, json }, Answer::Accepted(value))
-                        }),
+                        Ok(Received::Accepted(content)) => read(&key, &content)
+                            .map(|value| (Settled::accepted(kind, &content), Answer::Accepted(value))),
                     };
                     match settled {
                         Ok((answer, value)) => {
