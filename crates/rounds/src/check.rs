@@ -1,8 +1,16 @@
 //! Answers to forms: checked against the flat schema that was asked with.
 
-use std::fmt;
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+};
 
 use rmcp::model::JsonObject;
+#[cfg(feature = "client")]
+use rmcp::model::{
+    ElicitationSchema, EnumSchema, IntegerSchema, NumberSchema, PrimitiveSchemaDefinition, SingleSelectEnumSchema,
+    StringSchema,
+};
 use serde_json::{Value, json};
 
 /// How much a problem says of what would be right, in characters.
@@ -47,8 +55,15 @@ impl fmt::Display for Problem {
 
 /// Checks an answer against the flat schema of its form, as [`Fields::check`] does.
 #[cfg(feature = "client")]
-pub(crate) fn check(schema: &JsonObject, content: &Value) -> Result<JsonObject, Problem> {
-    Fields::of(schema).check(content)
+pub(crate) fn check(schema: &JsonObject, content: &JsonObject) -> Result<JsonObject, Problem> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let rules = properties.into_iter().flatten().map(|(name, field)| (name, move || Rule::of(field)));
+    checked(content, required(schema), rules)
+}
+
+/// The names of what an answer has to have.
+pub(crate) fn required(schema: &JsonObject) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Checks the value of one field, as [`Rule::check`] does.
@@ -65,10 +80,9 @@ pub(crate) struct Fields {
 
 impl Fields {
     pub(crate) fn of(schema: &JsonObject) -> Self {
-        let required = schema.get("required").and_then(Value::as_array);
         let properties = schema.get("properties").and_then(Value::as_object);
         Self {
-            required: required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            required: required(schema).map(str::to_owned).collect(),
             rules: properties.into_iter().flatten().map(|(name, field)| (name.clone(), Rule::of(field))).collect(),
         }
     }
@@ -76,27 +90,45 @@ impl Fields {
     /// Checks an answer. Integers that were spelled as floats come back as integers, and what the schema does not know is left
     /// out.
     pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, Problem> {
-        let content = object(content)?;
-        if let Some(name) = self.required.iter().find(|name| content.get(*name).is_none_or(Value::is_null)) {
-            return Err(Problem::of(name, "is missing"));
-        }
-        let mut checked = JsonObject::new();
-        for (name, rule) in &self.rules {
-            match content.get(name) {
-                None | Some(Value::Null) => {}
-                Some(value) => {
-                    let value = rule.check(value.clone()).map_err(|why| Problem::of(name, why))?;
-                    checked.insert(name.clone(), value);
-                }
-            }
-        }
-        Ok(checked)
+        let rules = self.rules.iter().map(|(name, rule)| (name, move || rule));
+        checked(object(content)?, self.required.iter().map(String::as_str), rules)
     }
 }
 
+/// Checks an answer against a form that rmcp has read, as [`Fields::check`] does.
+#[cfg(feature = "client")]
+pub(crate) fn check_form(form: &ElicitationSchema, content: &JsonObject) -> Result<JsonObject, Problem> {
+    let required = form.required.iter().flatten().map(String::as_str);
+    let rules = form.properties.iter().map(|(name, field)| (name, move || Rule::of_field(field)));
+    checked(content, required, rules)
+}
+
+/// An answer that has all that is required, each part of it by its rule.
+fn checked<'a, R: Borrow<Rule>>(
+    content: &JsonObject,
+    mut required: impl Iterator<Item = &'a str>,
+    rules: impl Iterator<Item = (&'a String, impl FnOnce() -> R)>,
+) -> Result<JsonObject, Problem> {
+    if let Some(name) = required.find(|name| content.get(*name).is_none_or(Value::is_null)) {
+        return Err(Problem::of(name, "is missing"));
+    }
+    let mut checked = JsonObject::new();
+    for (name, rule) in rules {
+        match content.get(name) {
+            None | Some(Value::Null) => {}
+            Some(value) => {
+                let value = rule().borrow().check(value.clone()).map_err(|why| Problem::of(name, why))?;
+                checked.insert(name.clone(), value);
+            }
+        }
+    }
+    Ok(checked)
+}
+
 /// What the value of one field has to be.
+#[derive(Default)]
 pub(crate) struct Rule {
-    wanted: Option<String>,
+    wanted: Option<Cow<'static, str>>,
     /// Nothing else will do.
     choices: Option<Vec<Value>>,
     value: Bounds,
@@ -122,7 +154,7 @@ impl Rule {
             _ => None,
         };
         Self {
-            wanted: text("type"),
+            wanted: text("type").map(Cow::Owned),
             choices,
             value: bounds("minimum", "maximum"),
             length: bounds("minLength", "maxLength"),
@@ -131,6 +163,30 @@ impl Rule {
             items: field.get("items").map(|items| Self::of(items).into()),
             #[cfg(feature = "server")]
             optional: is_optional(field),
+        }
+    }
+
+    /// The same, of a field that rmcp has read. What is not simple is read as JSON.
+    #[cfg(feature = "client")]
+    fn of_field(field: &PrimitiveSchemaDefinition) -> Self {
+        let rule = |wanted: &'static str| Self { wanted: Some(wanted.into()), ..Self::default() };
+        match field {
+            PrimitiveSchemaDefinition::Boolean(_) => rule("boolean"),
+            PrimitiveSchemaDefinition::Number(NumberSchema { minimum, maximum, .. }) => {
+                Self { value: Bounds { least: *minimum, most: *maximum }, ..rule("number") }
+            }
+            PrimitiveSchemaDefinition::Integer(IntegerSchema { minimum, maximum, .. }) => {
+                let (least, most) = (minimum.map(|bound| bound as f64), maximum.map(|bound| bound as f64));
+                Self { value: Bounds { least, most }, ..rule("integer") }
+            }
+            PrimitiveSchemaDefinition::String(StringSchema { min_length, max_length, format: None, .. }) => Self {
+                length: Bounds { least: min_length.map(f64::from), most: max_length.map(f64::from) },
+                ..rule("string")
+            },
+            PrimitiveSchemaDefinition::Enum(EnumSchema::Single(SingleSelectEnumSchema::Untitled(field))) => {
+                Self { choices: Some(field.enum_.iter().map(|choice| json!(choice)).collect()), ..rule("string") }
+            }
+            field => Self::of(&serde_json::to_value(field).unwrap_or_default()),
         }
     }
 
@@ -199,6 +255,7 @@ impl Rule {
     }
 }
 
+#[derive(Default)]
 struct Bounds {
     least: Option<f64>,
     most: Option<f64>,
@@ -312,6 +369,65 @@ fn digits(text: &str, range: std::ops::Range<usize>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(feature = "client")]
+    fn a_form_that_rmcp_has_read_is_checked_as_its_json_is() {
+        let titled = json!([{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]);
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "text": {"type": "string", "minLength": 2, "maxLength": 3},
+                "mail": {"type": "string", "format": "email"},
+                "number": {"type": "number", "minimum": 0.5, "maximum": 1.5},
+                "whole": {"type": "integer", "minimum": 2, "maximum": 3},
+                "free": {"type": "integer"},
+                "yes": {"type": "boolean", "default": true},
+                "one": {"type": "string", "enum": ["a", "b"]},
+                "named": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+                "titled": {"type": "string", "oneOf": titled},
+                "some": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 2},
+                "titles": {"type": "array", "items": {"anyOf": titled}},
+            },
+            "required": ["yes", "undescribed"],
+        });
+        let form: ElicitationSchema = serde_json::from_value(schema.clone()).unwrap();
+        let of_json = Fields::of(schema.as_object().unwrap());
+        let values = json!([
+            null,
+            true,
+            0,
+            1,
+            2,
+            3.0,
+            4,
+            1.5,
+            1e300,
+            "",
+            "a",
+            "b",
+            "ab",
+            "abcd",
+            "ada@example.com",
+            [],
+            ["a"],
+            ["a", "b", "a"],
+            ["c"],
+            [1],
+            {}
+        ]);
+        let mut fitting = 0;
+        for name in form.properties.keys() {
+            for value in values.as_array().unwrap() {
+                let answer = json!({"yes": false, "undescribed": 1, name: value});
+                let checked = check_form(&form, answer.as_object().unwrap());
+                assert_eq!(checked, of_json.check(&answer), "{name}: {value}");
+                fitting += usize::from(checked.is_ok());
+            }
+        }
+        assert!((30..200).contains(&fitting), "{fitting} fit, and the others do not");
+        assert_eq!(check_form(&form, &JsonObject::new()), of_json.check(&json!({})));
+    }
 
     #[test]
     fn formats_are_checked() {

@@ -5,7 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-use crate::{Problem, check::check_field};
+use crate::{
+    Problem,
+    check::{check_field, required},
+};
 
 /// How long the name of a field, or the key of a question, may be, in bytes: errors have them in them.
 pub(super) const MAX_NAME: usize = 256;
@@ -161,13 +164,18 @@ impl Field {
             Some(_) => return Err("what it requires is not a list of names".to_owned()),
             None => &[],
         };
-        let mut names = properties.keys().map(String::as_str).chain(required.iter().filter_map(Value::as_str));
-        if names.any(|name| name.len() > MAX_NAME) {
-            return Err(format!("it has a field with a name of more than {MAX_NAME} bytes"));
-        }
+        Self::check_names(properties.keys().map(String::as_str).chain(required.iter().filter_map(Value::as_str)))?;
         match properties.iter().find(|(_, schema)| !schema.is_object()) {
             Some((name, _)) => Err(format!("its field {name:?} has no schema")),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the names of a form's fields can be shown.
+    pub(super) fn check_names<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        match names.any(|name| name.len() > MAX_NAME) {
+            true => Err(format!("it has a field with a name of more than {MAX_NAME} bytes")),
+            false => Ok(()),
         }
     }
 
@@ -205,11 +213,6 @@ impl Field {
             schema,
         }
     }
-}
-
-/// The names of what an answer has to have.
-pub(super) fn required(schema: &JsonObject) -> impl Iterator<Item = &str> {
-    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 impl FieldKind {

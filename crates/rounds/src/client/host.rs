@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 use super::{
     Answer, Limits, Responder, Server,
-    push::{MAX_PUSHED, Thought, answer, internal, raw, timed_out},
-    question::{Context, Question, RawQuestion},
+    push::{MAX_PUSHED, Thought, answer, internal, timed_out},
+    question::{Came, Context, Question, RawQuestion},
 };
 use crate::{Clock, Kind, SystemClock};
 
@@ -161,12 +161,13 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         if self.eras == Eras::Modern {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, raw.method, None));
         }
-        if let Err(what) = raw.check_size() {
+        let came = Came::Json(raw);
+        if let Err(what) = came.check_size() {
             return refused(format!("the question is too large: {what}"));
         }
         let origin = self.server(&context.peer).origin();
         let asked = Arc::new(Context { origin, expires_at: None, pushed: true });
-        let question = match Question::read(String::new(), raw, asked, None) {
+        let question = match Question::read(String::new(), came, asked, None) {
             Ok(question) => question,
             Err(why) => return refused(format!("the question cannot be asked: {why}")),
         };
@@ -200,7 +201,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         if !self.responder.can(Kind::Sample) {
             return Err(ErrorData::method_not_found::<CreateMessageRequestMethod>());
         }
-        match self.push(raw("sampling/createMessage", &params, Vec::new()), &context).await? {
+        match self.push(RawQuestion::new("sampling/createMessage", &params), &context).await? {
             Answer::Sample(result) => Ok(*result),
             _ => Err(internal("it is no sample")),
         }
@@ -210,7 +211,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         if !self.responder.can(Kind::Roots) {
             return Err(ErrorData::method_not_found::<ListRootsRequestMethod>());
         }
-        match self.push(raw("roots/list", &Value::Null, Vec::new()), &context).await? {
+        match self.push(RawQuestion::new("roots/list", &Value::Null), &context).await? {
             Answer::Roots(result) => Ok(result),
             _ => Err(internal("they are no roots")),
         }
@@ -221,8 +222,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let order = RawQuestion::order(&request);
-        let answer = self.push(raw("elicitation/create", &request, order), &context).await?;
+        let answer = self.push(RawQuestion::of_elicitation(&request), &context).await?;
         serde_json::from_value(answer.to_wire()).map_err(|error| internal(&error.to_string()))
     }
 
@@ -236,7 +236,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
             return self.handler.on_custom_request(request, context).await;
         }
         let params = request.params.unwrap_or_default();
-        let answer = self.push(raw("elicitation/create", &params, Vec::new()), &context).await?;
+        let answer = self.push(RawQuestion::new("elicitation/create", &params), &context).await?;
         Ok(CustomResult(answer.to_wire()))
     }
 

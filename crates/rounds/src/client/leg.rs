@@ -111,9 +111,9 @@ fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pe
         pushed: false,
     });
     let mut questions = Vec::with_capacity(asks.questions.len());
-    for (key, raw) in asks.questions {
+    for (key, came) in asks.questions {
         let suggested = call.suggestions.get(&key);
-        let question = Question::read(key.clone(), raw, context.clone(), suggested)
+        let question = Question::read(key.clone(), came, context.clone(), suggested)
             .map_err(|why| BadServer::Question { key: super::error::short(&key).to_string(), why })?;
         questions.push(question);
     }

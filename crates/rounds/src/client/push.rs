@@ -9,7 +9,7 @@ use std::{
 use rmcp::ErrorData;
 use tokio::sync::watch;
 
-use super::{Answer, BoxError, Question, Responder, error::short, question::RawQuestion};
+use super::{Answer, BoxError, Question, Responder, error::short};
 use crate::Kind;
 
 /// How many questions are being answered over a connection.
@@ -38,11 +38,6 @@ pub(super) fn timed_out(question: &Question) -> Result<Answer, BoxError> {
 
 pub(super) fn internal(why: &str) -> ErrorData {
     ErrorData::internal_error(format!("the question was not answered: {}", short(why)), None)
-}
-
-pub(super) fn raw(method: &str, params: &impl serde::Serialize, order: Vec<String>) -> RawQuestion {
-    let params = serde_json::to_value(params).unwrap_or_default();
-    RawQuestion { method: method.to_owned(), params, order }
 }
 
 /// Somebody thinks, until this is dropped.

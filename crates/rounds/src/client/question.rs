@@ -8,12 +8,18 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, InputRequest, JsonObject, RequestMetaObject};
+use rmcp::model::{
+    CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, JsonObject,
+    RequestMetaObject,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, AnswerError, Field, Origin, field::required};
-use crate::{Kind, Timestamp, check::check};
+use super::{Answer, AnswerError, Field, Origin};
+use crate::{
+    Kind, Problem, Timestamp,
+    check::{check, check_form, required},
+};
 
 /// How large the questions of a round may be together, in bytes.
 pub(super) const MAX_BYTES: usize = 8 << 20;
@@ -33,7 +39,7 @@ pub struct Question {
 struct Read {
     key: String,
     asked: Asked,
-    raw: RawQuestion,
+    came: Came,
     /// How the form was filled in before.
     suggested: Option<JsonObject>,
     /// The form's fields, once somebody has looked at them: who knows a question by its key does not.
@@ -43,7 +49,7 @@ struct Read {
 /// All else is read off these.
 impl PartialEq for Read {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key && self.raw == other.raw && self.suggested == other.suggested
+        self.key == other.key && self.came.raw() == other.came.raw() && self.suggested == other.suggested
     }
 }
 
@@ -93,9 +99,12 @@ impl Question {
     /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
     /// only asks for consent.
     pub fn fields(&self) -> &[Field] {
-        let Read { asked: Asked::Form { .. }, raw, suggested, fields, .. } = &*self.read else { return &[] };
-        let read = |schema| Field::of_schema(schema, &raw.order, suggested.as_ref());
-        fields.get_or_init(|| raw.schema().map(read).unwrap_or_default())
+        let Read { asked: Asked::Form { .. }, came, suggested, fields, .. } = &*self.read else { return &[] };
+        fields.get_or_init(|| {
+            let raw = came.raw();
+            let read = |schema| Field::of_schema(schema, &raw.order, suggested.as_ref());
+            raw.schema().map(read).unwrap_or_default()
+        })
     }
 
     /// The field of this name.
@@ -136,7 +145,8 @@ impl Question {
 
     /// The question as it came: its method and its parameters.
     pub fn raw(&self) -> (&str, &Value) {
-        (&self.read.raw.method, &self.read.raw.params)
+        let RawQuestion { method, params, .. } = self.read.came.raw();
+        (method, params)
     }
 
     /// Checks an answer to this question. Whole numbers that were spelled as floats come back as such, and what the form
@@ -146,25 +156,13 @@ impl Question {
     ///
     /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
     pub fn check(&self, answer: Answer) -> Result<Answer, AnswerError> {
-        let Read { key, raw, .. } = &*self.read;
+        let Read { key, came, .. } = &*self.read;
         if !answer.fits(self.kind()) {
             return Err(AnswerError::OtherKind { key: key.clone(), wanted: self.kind() });
         }
-        match (answer, raw.schema()) {
-            (Answer::Form(content), Some(schema)) => {
-                let invalid = |problem| AnswerError::Invalid { key: key.clone(), problem };
-                let content = Value::Object(content);
-                let mut checked = check(schema, &content).map_err(invalid)?;
-                // What is required and not described is let through as it is.
-                for name in required(schema) {
-                    if let (None, Some(value)) = (checked.get(name), content.get(name)) {
-                        checked.insert(name.to_owned(), value.clone());
-                    }
-                }
-                Ok(Answer::Form(checked))
-            }
-            (answer, _) => Ok(answer),
-        }
+        let Answer::Form(content) = answer else { return Ok(answer) };
+        let invalid = |problem| AnswerError::Invalid { key: key.clone(), problem };
+        came.checked(content).map(Answer::Form).map_err(invalid)
     }
 
     /// The form as it would be if nobody changed anything: suggestions, and defaults where there are none.
@@ -176,46 +174,129 @@ impl Question {
     /// Reads a question, or says what is wrong with it.
     pub(super) fn read(
         key: String,
-        raw: RawQuestion,
+        came: Came,
         context: Arc<Context>,
         suggested: Option<&JsonObject>,
     ) -> Result<Self, String> {
-        let asked = match raw.method.as_str() {
-            "elicitation/create" => elicitation(&raw)?,
-            "sampling/createMessage" => {
-                let params = CreateMessageRequestParams::deserialize(&raw.params);
-                Asked::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?))
-            }
-            "roots/list" => Asked::Roots,
-            other => return Err(format!("{:?} is no question", super::error::short(other))),
-        };
+        let asked = came.asked()?;
         let (suggested, fields) = (suggested.cloned(), OnceLock::new());
-        Ok(Self { read: Arc::new(Read { key, asked, raw, suggested, fields }), context })
+        Ok(Self { read: Arc::new(Read { key, asked, came, suggested, fields }), context })
     }
 
     pub(super) fn to_raw(&self) -> (&str, &RawQuestion) {
-        (&self.read.key, &self.read.raw)
+        (&self.read.key, self.read.came.raw())
     }
 }
 
-fn elicitation(raw: &RawQuestion) -> Result<Asked, String> {
-    let text = |name: &str| raw.params.get(name).and_then(Value::as_str).map(str::to_owned);
-    let message = text("message").ok_or("it has no message")?;
-    match raw.params.get("mode").map(Value::as_str) {
-        None | Some(Some("form")) => {
-            let schema = raw.schema().ok_or("its schema is not an object")?;
-            if schema.get("type").is_some_and(|name| name != "object") {
-                return Err("its schema is not that of an object".to_owned());
+/// A question as it came: as JSON, or as a form that rmcp has read. Of that, JSON is made for those who look at it.
+#[derive(Debug)]
+pub(super) enum Came {
+    Json(RawQuestion),
+    Form(Box<Form>),
+}
+
+#[derive(Debug)]
+pub(super) struct Form {
+    message: String,
+    schema: ElicitationSchema,
+    meta: Option<RequestMetaObject>,
+    raw: OnceLock<RawQuestion>,
+}
+
+impl Came {
+    /// The question that rmcp has read.
+    pub(super) fn of_request(request: InputRequest) -> Result<Self, String> {
+        match request {
+            InputRequest::Elicitation(ElicitRequest {
+                params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema: schema },
+                extensions,
+                ..
+            }) => {
+                let meta = extensions.get::<RequestMetaObject>().cloned().or(meta);
+                Ok(Self::Form(Box::new(Form { message, schema, meta, raw: OnceLock::new() })))
             }
-            Field::check_schema(schema)?;
-            Ok(Asked::Form { message })
+            other => Self::of_json(serde_json::to_value(other).map_err(|_| "it is not JSON".to_owned())?),
         }
-        Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
-        Some(_) => Err("its mode is neither form nor url".to_owned()),
+    }
+
+    /// The question in the JSON of a request.
+    pub(super) fn of_json(mut json: Value) -> Result<Self, String> {
+        let mut take = |name: &str| json.get_mut(name).map(Value::take).unwrap_or_default();
+        let Value::String(method) = take("method") else { return Err("it has no method".to_owned()) };
+        Ok(Self::Json(RawQuestion { method, params: take("params"), order: Vec::new() }))
+    }
+
+    fn raw(&self) -> &RawQuestion {
+        match self {
+            Self::Json(raw) => raw,
+            Self::Form(form) => form.raw.get_or_init(|| form.to_raw()),
+        }
+    }
+
+    /// What it asks, or what is wrong with it.
+    fn asked(&self) -> Result<Asked, String> {
+        match self {
+            Self::Json(raw) => raw.asked(),
+            Self::Form(form) => {
+                let ElicitationSchema { properties, required, .. } = &form.schema;
+                Field::check_names(properties.keys().chain(required.iter().flatten()).map(String::as_str))?;
+                Ok(Asked::Form { message: form.message.clone() })
+            }
+        }
+    }
+
+    /// An answer to a form as it is to be sent, or what is wrong with it.
+    fn checked(&self, mut content: JsonObject) -> Result<JsonObject, Problem> {
+        let (mut checked, required): (_, Vec<&str>) = match self {
+            Self::Json(raw) => {
+                let Some(schema) = raw.schema() else { return Ok(content) };
+                (check(schema, &content)?, required(schema).collect())
+            }
+            Self::Form(form) => {
+                let required = form.schema.required.iter().flatten().map(String::as_str);
+                (check_form(&form.schema, &content)?, required.collect())
+            }
+        };
+        // What is required and not described is let through as it is.
+        for name in required {
+            if !checked.contains_key(name) {
+                checked.extend(content.remove_entry(name));
+            }
+        }
+        Ok(checked)
+    }
+
+    /// How much there is of it, about as much as it has bytes of JSON; or that it is more than anybody is shown.
+    pub(super) fn check_size(&self) -> Result<usize, String> {
+        let (bytes, most) = match self {
+            Self::Json(raw) => (raw.size(), raw.most()),
+            Self::Form(form) => (form.size(), MAX_FORM_BYTES),
+        };
+        if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
     }
 }
 
-/// A question as it came.
+impl Form {
+    fn size(&self) -> usize {
+        let Self { message, schema, meta, .. } = self;
+        let ElicitationSchema { schema, title, description, properties, required, .. } = schema;
+        let texts = [schema, title, description].into_iter().flatten().map(|text| text.len());
+        let names = required.iter().flatten().chain(properties.keys()).map(|name| name.len());
+        let mut bytes = Bytes(message.len() + texts.chain(names).sum::<usize>());
+        for field in properties.values() {
+            bytes.count(field);
+        }
+        bytes.count(meta);
+        bytes.0
+    }
+
+    fn to_raw(&self) -> RawQuestion {
+        let (meta, message, requested_schema) = (self.meta.clone(), self.message.clone(), self.schema.clone());
+        RawQuestion::of_elicitation(&ElicitRequestParams::FormElicitationParams { meta, message, requested_schema })
+    }
+}
+
+/// A question as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RawQuestion {
     pub(super) method: String,
@@ -227,25 +308,20 @@ pub(super) struct RawQuestion {
 }
 
 impl RawQuestion {
-    /// The question that rmcp has read.
-    pub(super) fn of_request(request: &InputRequest) -> Result<Self, String> {
-        fn json(read: &impl Serialize) -> Result<Value, String> {
-            serde_json::to_value(read).map_err(|_| "it is not JSON".to_owned())
-        }
-        let InputRequest::Elicitation(request) = request else { return Self::of_json(json(request)?) };
-        // Mostly it is a form. Its parameters alone are a good deal less work than all of the request around them.
-        let mut params = json(&request.params)?;
-        if let (Some(meta), Some(params)) = (request.extensions.get::<RequestMetaObject>(), params.as_object_mut()) {
-            params.insert("_meta".to_owned(), json(meta)?);
-        }
-        Ok(Self { method: "elicitation/create".to_owned(), params, order: Self::order(&request.params) })
+    pub(super) fn new(method: &str, params: &impl Serialize) -> Self {
+        // What rmcp has read are objects with text for keys, which is all that JSON asks for.
+        let params = serde_json::to_value(params).unwrap_or_default();
+        Self { method: method.to_owned(), params, order: Vec::new() }
     }
 
-    /// The question that rmcp could not read.
-    pub(super) fn of_json(mut json: Value) -> Result<Self, String> {
-        let mut take = |name: &str| json.get_mut(name).map(Value::take).unwrap_or_default();
-        let Value::String(method) = take("method") else { return Err("it has no method".to_owned()) };
-        Ok(Self { method, params: take("params"), order: Vec::new() })
+    pub(super) fn of_elicitation(params: &ElicitRequestParams) -> Self {
+        let order = match params {
+            ElicitRequestParams::FormElicitationParams { requested_schema, .. } => {
+                requested_schema.property_order.clone().unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        Self { order, ..Self::new("elicitation/create", params) }
     }
 
     /// The schema of a form.
@@ -253,22 +329,40 @@ impl RawQuestion {
         self.params.get("requestedSchema").and_then(Value::as_object)
     }
 
-    pub(super) fn order(params: &ElicitRequestParams) -> Vec<String> {
-        match params {
-            ElicitRequestParams::FormElicitationParams { requested_schema, .. } => {
-                requested_schema.property_order.clone().unwrap_or_default()
+    /// What it asks, or what is wrong with it.
+    fn asked(&self) -> Result<Asked, String> {
+        match self.method.as_str() {
+            "elicitation/create" => self.elicitation(),
+            "sampling/createMessage" => {
+                let params = CreateMessageRequestParams::deserialize(&self.params);
+                Ok(Asked::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?)))
             }
-            _ => Vec::new(),
+            "roots/list" => Ok(Asked::Roots),
+            other => Err(format!("{:?} is no question", super::error::short(other))),
         }
     }
 
-    /// How much there is of it, in bytes of JSON; or that it is more than anybody is shown.
-    pub(super) fn check_size(&self) -> Result<usize, String> {
-        let (mut bytes, most) = (Bytes(0), self.most());
-        // JSON can be written as JSON, and counting does not fail.
-        let _ = serde_json::to_writer(&mut bytes, &self.params);
-        let Bytes(bytes) = bytes;
-        if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
+    fn elicitation(&self) -> Result<Asked, String> {
+        let text = |name: &str| self.params.get(name).and_then(Value::as_str).map(str::to_owned);
+        let message = text("message").ok_or("it has no message")?;
+        match self.params.get("mode").map(Value::as_str) {
+            None | Some(Some("form")) => {
+                let schema = self.schema().ok_or("its schema is not an object")?;
+                if schema.get("type").is_some_and(|name| name != "object") {
+                    return Err("its schema is not that of an object".to_owned());
+                }
+                Field::check_schema(schema)?;
+                Ok(Asked::Form { message })
+            }
+            Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
+            Some(_) => Err("its mode is neither form nor url".to_owned()),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let mut bytes = Bytes(0);
+        bytes.count(&self.params);
+        bytes.0
     }
 
     fn most(&self) -> usize {
@@ -280,6 +374,13 @@ impl RawQuestion {
 /// Counts what is written.
 struct Bytes(usize);
 
+impl Bytes {
+    fn count(&mut self, json: &impl Serialize) {
+        // JSON can be written as JSON, and counting does not fail.
+        let _ = serde_json::to_writer(self, json);
+    }
+}
+
 impl io::Write for Bytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
@@ -288,5 +389,77 @@ impl io::Write for Bytes {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(json: &str, meta: bool) -> InputRequest {
+        let mut request: ElicitRequest = serde_json::from_str(json).unwrap();
+        if meta {
+            let from: JsonObject = rmcp::object!({"from": "the extensions"});
+            request.extensions.insert(RequestMetaObject::from(from));
+        }
+        InputRequest::Elicitation(request)
+    }
+
+    #[test]
+    fn a_form_that_rmcp_has_read_is_the_one_that_came() {
+        let json = r#"{"method": "elicitation/create", "params": {
+            "mode": "form",
+            "message": "To whom?",
+            "requestedSchema": {
+                "type": "object",
+                "title": "A letter",
+                "description": "of one page",
+                "properties": {"to": {"type": "string", "format": "email"}, "copies": {"type": "integer", "minimum": 1}},
+                "required": ["to"]
+            }
+        }}"#;
+        for meta in [false, true] {
+            let read = Came::of_request(request(json, meta)).unwrap();
+            let as_json = Came::of_json(serde_json::to_value(request(json, meta)).unwrap()).unwrap();
+            let (raw, RawQuestion { method, params, .. }) = (read.raw(), as_json.raw());
+            assert_eq!((&raw.method, &raw.params), (method, params));
+            assert_eq!(raw.params.get("_meta").is_some(), meta);
+            assert_eq!(raw.order, ["to", "copies"], "which JSON does not keep");
+            assert!(matches!(read.asked(), Ok(Asked::Form { message }) if message == "To whom?"));
+            let answer = |content: Value| read.checked(content.as_object().unwrap().clone());
+            assert_eq!(answer(json!({"copies": 2})).unwrap_err().field(), Some("to"));
+            assert!(answer(json!({"to": "ada@example.com", "other": 1})).is_ok_and(|kept| kept.len() == 1));
+        }
+    }
+
+    #[test]
+    fn all_of_a_form_that_rmcp_has_read_counts() {
+        let long = "x".repeat(MAX_FORM_BYTES);
+        let form = |change: &dyn Fn(&mut Value)| {
+            let properties = json!({"to": {"type": "string"}});
+            let schema = json!({"type": "object", "properties": properties});
+            let params = json!({"mode": "form", "message": "To whom?", "requestedSchema": schema});
+            let mut json = json!({"method": "elicitation/create", "params": params});
+            change(&mut json["params"]);
+            Came::of_request(request(&json.to_string(), false)).unwrap()
+        };
+        let size = form(&|_| {}).check_size().unwrap();
+        assert!((20..200).contains(&size), "{size}");
+        type Change<'a> = &'a dyn Fn(&mut Value);
+        let changes: [Change<'_>; 8] = [
+            &|params| params["message"] = json!(long),
+            &|params| params["_meta"] = json!({"a": long}),
+            &|params| params["requestedSchema"]["$schema"] = json!(long),
+            &|params| params["requestedSchema"]["title"] = json!(long),
+            &|params| params["requestedSchema"]["description"] = json!(long),
+            &|params| params["requestedSchema"]["required"] = json!([long]),
+            &|params| params["requestedSchema"]["properties"][&long] = json!({"type": "boolean"}),
+            &|params| params["requestedSchema"]["properties"]["to"]["title"] = json!(long),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            assert!(form(change).check_size().is_err(), "{at}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     BadServer, Done,
     error::short,
     field::MAX_NAME,
-    question::{MAX_BYTES, RawQuestion},
+    question::{Came, MAX_BYTES},
 };
 use crate::Method;
 
@@ -32,7 +32,7 @@ pub(super) enum Reply {
 
 /// The questions of a round, not yet looked at, and the state to come back with.
 pub(super) struct Asks {
-    pub(super) questions: Vec<(String, RawQuestion)>,
+    pub(super) questions: Vec<(String, Came)>,
     pub(super) state: Option<String>,
     pub(super) expires_in: Option<Duration>,
 }
@@ -100,7 +100,7 @@ impl Done {
 impl Asks {
     fn of_result(result: InputRequiredResult) -> Result<Self, BadServer> {
         let requests = result.input_requests.unwrap_or_default();
-        let questions = requests.into_iter().map(|(key, request)| (key, RawQuestion::of_request(&request)));
+        let questions = requests.into_iter().map(|(key, request)| (key, Came::of_request(request)));
         let expires_in = result.meta.as_ref().and_then(|meta| meta.get(EXPIRES_IN));
         Self::new(questions, result.request_state, expires_in)
     }
@@ -117,12 +117,12 @@ impl Asks {
             Value::Null => None,
             _ => return Err(BadServer::Unreadable { what: "requestState" }),
         };
-        let questions = requests.into_iter().map(|(key, request)| (key, RawQuestion::of_json(request)));
+        let questions = requests.into_iter().map(|(key, request)| (key, Came::of_json(request)));
         Self::new(questions, state, result.get("_meta").and_then(|meta| meta.get(EXPIRES_IN)))
     }
 
     fn new(
-        questions: impl Iterator<Item = (String, Result<RawQuestion, String>)>,
+        questions: impl Iterator<Item = (String, Result<Came, String>)>,
         state: Option<String>,
         expires_in: Option<&Value>,
     ) -> Result<Self, BadServer> {

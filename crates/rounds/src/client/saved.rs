@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Answer, AnswerError, Call, Origin, Pending, Question,
-    question::{Context, RawQuestion},
+    question::{Came, Context, RawQuestion},
 };
 use crate::Timestamp;
 
@@ -121,7 +121,7 @@ impl Saved {
         let mut questions = Vec::with_capacity(self.questions.len());
         for (key, raw) in self.questions {
             let suggested = self.call.suggestions.get(&key);
-            let question = Question::read(key.clone(), raw, context.clone(), suggested);
+            let question = Question::read(key.clone(), Came::Json(raw), context.clone(), suggested);
             questions.push(question.map_err(|why| LoadError::Question { key, why })?);
         }
         let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
