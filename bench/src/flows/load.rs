@@ -60,10 +60,16 @@ impl Connections {
         for mut connection in self.free.split_off(self.free.len() - count) {
             drivers.spawn(async move {
                 let mut flows = Vec::new();
+                let mut used = false;
                 while start.elapsed() < time {
                     let begun = Instant::now();
-                    flow(&mut connection, host, tool).await.map_err(|error| format!("{tool} at {host}: {error}"))?;
-                    flows.push(begun.elapsed());
+                    match flow(&mut connection, host, tool).await {
+                        Ok(()) => flows.push(begun.elapsed()),
+                        Err(error) if used => return Err(format!("{tool} at {host}: {error}").into()),
+                        // Or just when it is used again.
+                        Err(_) => connection = connect(host).await?,
+                    }
+                    used = true;
                 }
                 Ok::<_, Failure>((connection, flows))
             });

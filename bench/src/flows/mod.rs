@@ -23,10 +23,10 @@ use crate::{
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
 /// How often each row has its turn with each number of connections, after one that is not counted.
-const TURNS: usize = 15;
+const TURNS: usize = 61;
 
-/// How long a turn takes.
-const TURN: Duration = Duration::from_millis(200);
+/// How long a turn takes: not long, so that those who are compared meet the same neighbours.
+const TURN: Duration = Duration::from_millis(50);
 
 /// The ways to write the tool that ask for units, by the gallery's name for them.
 const SHAPES: [(&str, &str); 8] = [
