@@ -131,7 +131,6 @@ impl fmt::Display for Outcome {
 /// Spans follow OpenTelemetry's conventions for MCP: `otel.name` is `tools/call weather`, with `mcp.method.name`,
 /// `gen_ai.tool.name`, and `rounds.flow`, `rounds.round` and `rounds.outcome`. With the `otel` feature a
 /// `_meta.traceparent` becomes the span's parent.
-#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tracing;
 
 impl Tracing {
@@ -162,10 +161,8 @@ impl Tracing {
         let _ = context;
         span
     }
-}
 
-impl Observe for Tracing {
-    fn event(&self, event: &Event<'_>) {
+    pub(crate) fn event(event: &Event<'_>) {
         match event.station {
             Station::Refused(refusal) => {
                 tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");

@@ -83,7 +83,7 @@ impl<H: ServerHandler> Rounds<H> {
             relay: None,
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
-            observers: vec![Box::new(Tracing)],
+            observers: Vec::new(),
             announce_expiry: true,
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
         }
@@ -517,7 +517,13 @@ impl Core {
         Ok(())
     }
 
+    /// Whether anybody gets to know of what happens on the way.
+    pub(crate) fn is_observed(&self) -> bool {
+        !self.observers.is_empty() || tracing::enabled!(target: "rounds", tracing::Level::DEBUG)
+    }
+
     pub(crate) fn observe(&self, event: &Event<'_>) {
+        Tracing::event(event);
         for observer in &self.observers {
             observer.event(event);
         }

@@ -63,7 +63,7 @@ impl fmt::Display for Entry {
 }
 
 impl Entry {
-    fn key(&self) -> Option<&str> {
+    pub(crate) fn key(&self) -> Option<&str> {
         match self {
             Self::Answer { key, .. } | Self::Unasked { key, .. } | Self::Misfit { key, .. } => Some(key),
             _ => None,

@@ -841,7 +841,7 @@ impl<'a> Leg<'a> {
     }
 
     fn asked(&self, response: &impl Response) {
-        if let Some(asks) = response.asks() {
+        if let Some(asks) = response.asks().filter(|_| self.core.is_observed()) {
             let keys = asks.input_requests.iter().flat_map(|requests| requests.keys().cloned()).collect();
             let bytes = asks.request_state.as_ref().map_or(0, String::len);
             self.event(&Station::Asked { keys, bytes });

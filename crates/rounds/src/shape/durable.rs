@@ -419,26 +419,28 @@ impl<T: Send + 'static> Asking<T> {
         let key = key.take().unwrap_or_else(query.default_key);
         let Query { kind, form, request, read, read_text, .. } = query;
         let (kind, read) = (*kind, *read);
-        let wanted = Entry::Answer { key: key.clone(), question: digest, answer: Settled::Declined };
+        let wanted = Entry::Answer { key, question: digest, answer: Settled::Declined };
+        let key = wanted.key().unwrap_or_default();
         let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
-            Some(otherwise) => otherwise.instead(ask, read, &key, message).map(Answer::Accepted),
+            Some(otherwise) => otherwise.instead(ask, read, key, message).map(Answer::Accepted),
             None => Err(FlowError::MissingCapability { required: Box::new(required(kind, false)) }),
         };
         let mut misfits = 0;
-        let mut words = message.clone();
+        let mut reworded = None;
         loop {
             let problem = match operation.recorded(&wanted)?.as_deref() {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
                 Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
-                Some(Entry::Answer { answer, .. }) => return recall(&key, answer, *read_text),
+                Some(Entry::Answer { answer, .. }) => return recall(key, answer, *read_text),
                 _ => {
-                    let received = match operation.arrived(&key, digest) {
+                    let received = match operation.arrived(key, digest) {
                         Some(received) => Ok(received),
                         None => {
                             operation.reserve()?;
-                            let request = request(words.clone(), &key, &|| format!("{}-{key}", ask.frame.flow))?;
+                            let words = reworded.take().unwrap_or_else(|| message.clone());
+                            let request = request(words, key, &|| format!("{}-{key}", ask.frame.flow))?;
                             let question = Question {
-                                key: key.clone(),
+                                key: key.to_owned(),
                                 kind,
                                 request: Some(Box::new(request)),
                                 form: *form,
@@ -451,7 +453,7 @@ impl<T: Send + 'static> Asking<T> {
                     };
                     let settled = match received {
                         Err(error) if error.cannot_ask() => {
-                            operation.record(Entry::Unasked { key: key.clone(), question: digest })?;
+                            operation.record(Entry::Unasked { key: key.to_owned(), question: digest })?;
                             return match otherwise.take() {
                                 None => Err(error),
                                 otherwise => cannot(otherwise),
@@ -461,18 +463,18 @@ impl<T: Send + 'static> Asking<T> {
                         Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
                         Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
                         Ok(Received::Malformed(problem)) => Err(problem),
-                        Ok(Received::Accepted(content)) => read(&key, &content)
+                        Ok(Received::Accepted(content)) => read(key, &content)
                             .map(|value| (Settled::accepted(kind, &content), Answer::Accepted(value))),
                     };
                     match settled {
                         Ok((answer, value)) => {
-                            operation.record(Entry::Answer { key: key.clone(), question: digest, answer })?;
+                            operation.record(Entry::Answer { key: key.to_owned(), question: digest, answer })?;
                             return Ok(value);
                         }
                         Err(problem) => {
                             let problem = problem.to_string();
                             operation.record(Entry::Misfit {
-                                key: key.clone(),
+                                key: key.to_owned(),
                                 question: digest,
                                 problem: problem.clone(),
                             })?;
@@ -486,7 +488,7 @@ impl<T: Send + 'static> Asking<T> {
                 return Err(FlowError::Invalid { question: message.clone(), problem });
             }
             misfits += 1;
-            words = problem.noted(message);
+            reworded = Some(problem.noted(message));
         }
     }
 }
