@@ -7,6 +7,7 @@ use std::{
     convert::Infallible,
     fmt::Display,
     future::{Future, pending, ready},
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
@@ -31,7 +32,6 @@ use rmcp::{
     service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
     transport::Transport,
 };
-use serde::{Serialize, Serializer};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -162,10 +162,10 @@ const ROOM: usize = 1024;
 
 fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
     match message {
-        JsonRpcMessage::Response(JsonRpcResponse { jsonrpc, id, result: ServerResult::InputRequiredResult(asks) })
+        JsonRpcMessage::Response(JsonRpcResponse { id, result: ServerResult::InputRequiredResult(asks), .. })
             if ALL_IS_PRINTED =>
         {
-            serde_json::to_writer(body, &JsonRpcResponse { jsonrpc: *jsonrpc, id: id.clone(), result: Asks::of(asks) })
+            print_asks(body, id, asks)
         }
         _ => serde_json::to_writer(body, message),
     }
@@ -187,116 +187,128 @@ const ALL_IS_PRINTED: bool = size_of::<InputRequiredResult>()
             Option<Cow<'_, str>>,
         )>();
 
-/// Questions as rmcp prints them, but for the order of members: it prints a request by way of a `Value`, and a schema by way of a
+/// Prints questions as rmcp does, but for the order of members. rmcp prints a request by way of a `Value`, and a schema by way of a
 /// copy, which costs more than all else of the message.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Asks<'a> {
-    result_type: &'a ResultType,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_requests: Option<Each<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_state: Option<&'a str>,
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a MetaObject>,
-}
-
-struct Each<'a>(&'a InputRequests);
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Asked<'a> {
-    Form {
-        method: &'a ElicitationCreateRequestMethod,
-        params: FormParams<'a>,
-    },
-    /// By rmcp's own way, which also finds metadata in extensions.
-    Other(&'a InputRequest),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "mode", rename = "form", rename_all = "camelCase")]
-struct FormParams<'a> {
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a RequestMetaObject>,
-    message: &'a str,
-    requested_schema: Schema<'a>,
-}
-
-#[derive(Serialize)]
-struct Schema<'a> {
-    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
-    schema: Option<&'a str>,
-    #[serde(rename = "type")]
-    type_: ObjectTypeConst,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    properties: Properties<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    required: Option<&'a [String]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-}
-
-struct Properties<'a>(&'a ElicitationSchema);
-
-impl<'a> Asks<'a> {
-    fn of(asks: &'a InputRequiredResult) -> Self {
-        Self {
-            result_type: &asks.result_type,
-            input_requests: asks.input_requests.as_ref().map(Each),
-            request_state: asks.request_state.as_deref(),
-            meta: asks.meta.as_ref(),
+fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> serde_json::Result<()> {
+    let mut message = Object::begin(to);
+    text(message.member("jsonrpc"), "2.0");
+    serde_json::to_writer(message.member("id"), id)?;
+    let mut result = Object::begin(message.member("result"));
+    serde_json::to_writer(result.member("resultType"), &asks.result_type)?;
+    if let Some(asked) = &asks.input_requests {
+        let mut requests = Object::begin(result.member("inputRequests"));
+        for (key, request) in asked {
+            print_request(requests.member(key), request)?;
         }
+        requests.end();
     }
+    if let Some(state) = &asks.request_state {
+        text(result.member("requestState"), state);
+    }
+    if let Some(meta) = &asks.meta {
+        serde_json::to_writer(result.member("_meta"), meta)?;
+    }
+    result.end();
+    message.end();
+    Ok(())
 }
 
-impl Serialize for Each<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, request)| (key, Asked::of(request))))
+fn print_request(to: &mut Vec<u8>, request: &InputRequest) -> serde_json::Result<()> {
+    let InputRequest::Elicitation(ElicitRequest {
+        method,
+        params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
+        extensions,
+        ..
+    }) = request
+    else {
+        return serde_json::to_writer(to, request);
+    };
+    if !extensions.is_empty() {
+        // There may be metadata in them.
+        return serde_json::to_writer(to, request);
     }
+    let mut request = Object::begin(to);
+    serde_json::to_writer(request.member("method"), method)?;
+    let mut params = Object::begin(request.member("params"));
+    text(params.member("mode"), "form");
+    if let Some(meta) = meta {
+        serde_json::to_writer(params.member("_meta"), meta)?;
+    }
+    text(params.member("message"), message);
+    print_schema(params.member("requestedSchema"), requested_schema)?;
+    params.end();
+    request.end();
+    Ok(())
 }
 
-impl<'a> Asked<'a> {
-    fn of(request: &'a InputRequest) -> Self {
-        match request {
-            InputRequest::Elicitation(ElicitRequest {
-                method,
-                params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
-                extensions,
-                ..
-            }) if extensions.is_empty() => {
-                let requested_schema = Schema::of(requested_schema);
-                Self::Form { method, params: FormParams { meta: meta.as_ref(), message, requested_schema } }
-            }
-            other => Self::Other(other),
+fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Result<()> {
+    let mut object = Object::begin(to);
+    if let Some(schema) = &schema.schema {
+        text(object.member("$schema"), schema);
+    }
+    serde_json::to_writer(object.member("type"), &schema.type_)?;
+    if let Some(title) = &schema.title {
+        text(object.member("title"), title);
+    }
+    let mut properties = Object::begin(object.member("properties"));
+    // Those that have a place first, each in its first one.
+    let order = schema.property_order.as_deref().unwrap_or_default();
+    let placed = order.iter().enumerate().filter(|(at, name)| !order[..*at].contains(name));
+    let placed = placed.filter_map(|(_, name)| schema.properties.get_key_value(name));
+    let others = schema.properties.iter().filter(|(name, _)| !order.contains(name));
+    for (name, field) in placed.chain(others) {
+        serde_json::to_writer(properties.member(name), field)?;
+    }
+    properties.end();
+    if let Some(required) = &schema.required {
+        serde_json::to_writer(object.member("required"), required)?;
+    }
+    if let Some(description) = &schema.description {
+        text(object.member("description"), description);
+    }
+    object.end();
+    Ok(())
+}
+
+/// An object that is being printed.
+struct Object<'a> {
+    to: &'a mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'a> Object<'a> {
+    fn begin(to: &'a mut Vec<u8>) -> Self {
+        to.push(b'{');
+        Self { to, is_empty: true }
+    }
+
+    /// Where the value of this member is to be printed.
+    fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        if !mem::replace(&mut self.is_empty, false) {
+            self.to.push(b',');
         }
+        text(self.to, name);
+        self.to.push(b':');
+        self.to
+    }
+
+    fn end(self) {
+        self.to.push(b'}');
     }
 }
 
-impl<'a> Schema<'a> {
-    fn of(schema: &'a ElicitationSchema) -> Self {
-        Self {
-            schema: schema.schema.as_deref(),
-            type_: schema.type_,
-            title: schema.title.as_deref(),
-            properties: Properties(schema),
-            required: schema.required.as_deref(),
-            description: schema.description.as_deref(),
-        }
-    }
-}
-
-impl Serialize for Properties<'_> {
-    /// Those that have a place first, each in its first one.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(ElicitationSchema { properties, property_order, .. }) = self;
-        let order = property_order.as_deref().unwrap_or_default();
-        let again = |(at, name): &(usize, &String)| order[..*at].contains(name);
-        let placed = order.iter().enumerate().filter(|place| !again(place));
-        let placed = placed.filter_map(|(_, name)| properties.get_key_value(name));
-        let others = properties.iter().filter(|(name, _)| !order.contains(name));
-        serializer.collect_map(placed.chain(others))
+/// Prints a text.
+fn text(to: &mut Vec<u8>, text: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // Most are plain, and to look at all bytes of them is quicker than to stop where one is not.
+    if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
+        to.reserve(text.len() + 2);
+        to.push(b'"');
+        to.extend_from_slice(text.as_bytes());
+        to.push(b'"');
+    } else {
+        // A text can be printed, and memory takes it.
+        let _ = serde_json::to_writer(to, text);
     }
 }
 
@@ -363,6 +375,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_is_printed_with_what_has_to_be_escaped() -> Result<(), Box<dyn std::error::Error>> {
+        for character in (0..0x200).filter_map(char::from_u32) {
+            let (given, mut printed) = (format!("so{character}"), Vec::new());
+            text(&mut printed, &given);
+            assert_eq!(String::from_utf8(printed)?, serde_json::to_string(&given)?);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn questions_are_printed_as_rmcp_prints_them() -> Result<(), Box<dyn std::error::Error>> {
         const { assert!(ALL_IS_PRINTED, "print what is new in rmcp, too") };
         let mut schema = ElicitationSchema::builder().required_email("to").optional_bool("a copy", false).build()?;
@@ -398,7 +420,9 @@ mod tests {
         // A `Value` knows no order.
         for order in [None, Some(vec![]), Some(vec!["to", "a copy"]), Some(vec!["to", "no such", "to"])] {
             schema.property_order = order.map(|order| order.into_iter().map(str::to_owned).collect());
-            assert_eq!(serde_json::to_string(&Schema::of(&schema))?, serde_json::to_string(&schema)?);
+            let mut printed = Vec::new();
+            print_schema(&mut printed, &schema)?;
+            assert_eq!(String::from_utf8(printed)?, serde_json::to_string(&schema)?);
         }
         for asks in [all, InputRequiredResult::from_request_state("a state"), InputRequiredResult::new(None, None)] {
             let result = ServerResult::InputRequiredResult(asks);
