@@ -281,7 +281,8 @@ impl Form {
         let Self { message, schema, meta, .. } = self;
         let ElicitationSchema { schema, title, description, properties, required, .. } = schema;
         let texts = [schema, title, description].into_iter().flatten().map(|text| text.len());
-        let names = required.iter().flatten().chain(properties.keys()).map(|name| name.len());
+        // Also a name of nothing takes its quotes and a comma.
+        let names = required.iter().flatten().chain(properties.keys()).map(|name| name.len() + 3);
         let mut bytes = Bytes(message.len() + texts.chain(names).sum::<usize>());
         for field in properties.values() {
             bytes.count(field);
@@ -448,13 +449,14 @@ mod tests {
         let size = form(&|_| {}).check_size().unwrap();
         assert!((20..200).contains(&size), "{size}");
         type Change<'a> = &'a dyn Fn(&mut Value);
-        let changes: [Change<'_>; 8] = [
+        let changes: [Change<'_>; 9] = [
             &|params| params["message"] = json!(long),
             &|params| params["_meta"] = json!({"a": long}),
             &|params| params["requestedSchema"]["$schema"] = json!(long),
             &|params| params["requestedSchema"]["title"] = json!(long),
             &|params| params["requestedSchema"]["description"] = json!(long),
             &|params| params["requestedSchema"]["required"] = json!([long]),
+            &|params| params["requestedSchema"]["required"] = json!(vec![""; MAX_FORM_BYTES / 3 + 1]),
             &|params| params["requestedSchema"]["properties"][&long] = json!({"type": "boolean"}),
             &|params| params["requestedSchema"]["properties"]["to"]["title"] = json!(long),
         ];
