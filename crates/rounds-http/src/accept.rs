@@ -44,7 +44,7 @@ pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServe
         && content_type?.starts_with(JSON)
         && accept.is_some_and(|given| given.contains(JSON) && given.contains(EVENT_STREAM))
         && is_allowed(host, &config.allowed_hosts);
-    METHODS.into_iter().find(|known| is_accepted && method == Some(known))
+    METHODS.into_iter().find(|known| method == Some(known)).filter(|_| is_accepted)
 }
 
 /// The request in a body, if it can be answered with one message.

@@ -214,31 +214,29 @@ fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> s
 }
 
 fn print_request(to: &mut Vec<u8>, request: &InputRequest) -> serde_json::Result<()> {
-    let InputRequest::Elicitation(ElicitRequest {
-        method,
-        params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
-        extensions,
-        ..
-    }) = request
-    else {
-        return serde_json::to_writer(to, request);
-    };
-    if !extensions.is_empty() {
-        // There may be metadata in them.
-        return serde_json::to_writer(to, request);
+    match request {
+        InputRequest::Elicitation(ElicitRequest {
+            method,
+            params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
+            extensions,
+            ..
+        }) if extensions.is_empty() => {
+            let mut request = Object::begin(to);
+            serde_json::to_writer(request.member("method"), method)?;
+            let mut params = Object::begin(request.member("params"));
+            text(params.member("mode"), "form");
+            if let Some(meta) = meta {
+                serde_json::to_writer(params.member("_meta"), meta)?;
+            }
+            text(params.member("message"), message);
+            print_schema(params.member("requestedSchema"), requested_schema)?;
+            params.end();
+            request.end();
+            Ok(())
+        }
+        // By rmcp's own way, which also finds metadata in extensions.
+        other => serde_json::to_writer(to, other),
     }
-    let mut request = Object::begin(to);
-    serde_json::to_writer(request.member("method"), method)?;
-    let mut params = Object::begin(request.member("params"));
-    text(params.member("mode"), "form");
-    if let Some(meta) = meta {
-        serde_json::to_writer(params.member("_meta"), meta)?;
-    }
-    text(params.member("message"), message);
-    print_schema(params.member("requestedSchema"), requested_schema)?;
-    params.end();
-    request.end();
-    Ok(())
 }
 
 fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Result<()> {

@@ -71,6 +71,8 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
         assert_eq!(attribute(leg, "mcp.method.name").as_deref(), Some("tools/call"));
         assert_eq!(attribute(leg, "gen_ai.tool.name").as_deref(), Some("greet"));
     }
+    let asked = |leg: &&SpanData| leg.events.iter().any(|event| event.name == "asked");
+    assert_eq!(legs.iter().map(asked).collect::<Vec<_>>(), [true, false, false], "a line for each station");
     let flow = attribute(legs[0], "rounds.flow").unwrap();
     assert_eq!((flow.len(), attribute(legs[1], "rounds.flow")), (32, Some(flow)));
     assert!(!format!("{spans:?}").contains("Ada"), "no span carries an answer");

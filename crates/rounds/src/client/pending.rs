@@ -192,9 +192,9 @@ impl Pending {
         if server.is_legacy() {
             return Err(SendError::LegacyConnection);
         }
-        if !server.is(self.origin()) {
-            let (asked_by, found) = (Box::new(self.origin().clone()), Box::new(server.origin()));
-            return Err(SendError::OtherServer { asked_by, found });
+        let found = server.origin();
+        if !self.origin().is_same(&found) {
+            return Err(SendError::OtherServer { asked_by: Box::new(self.origin().clone()), found: Box::new(found) });
         }
         Leg::Next(self).send(server).await
     }

@@ -60,13 +60,6 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Whether this is the server that is known by this: see [`Origin::is_same`].
-    pub(super) fn is(&self, origin: &Origin) -> bool {
-        let info = self.peer.peer_info();
-        let name = info.as_deref().and_then(|info| Some(&info.server_info.as_ref()?.name));
-        (name, &self.address) == (origin.name.as_ref(), &origin.address)
-    }
-
     /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
     pub fn era(&self) -> Era {
         self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(info.protocol_version.as_str()))

@@ -41,13 +41,13 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         let (returned, declared) = frame.came_to(view.round.number, returned);
         let asks = match returned?.into_asks() {
             // The questions that a handler declares are pushed in any case.
-            Ok(asks) if declared || view.legacy().pushes().is_some() => asks,
+            Ok(asks) if declared || frame.legacy().pushes().is_some() => asks,
             // It is told further on that it cannot ask.
             Ok(asks) => return Ok(asks.into()),
             Err(complete) => return Ok(complete),
         };
         let (max_rounds, timeout) =
-            view.legacy().pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
+            frame.legacy().pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
         if view.round.number >= max_rounds {
             return X::Response::failed(FlowError::TooManyRounds { limit: max_rounds });
         }

@@ -9,7 +9,6 @@ use crate::{
     error::FlowError,
     gate::{Era, Peer},
     ledger::{ClaimId, What},
-    rounds::Legacy,
     seal::{FlowId, envelope::Kind},
 };
 
@@ -70,19 +69,14 @@ impl View {
 
     /// Whether this question can be asked by a handler that is called again for each round; if not, why not.
     pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
-        match self.peer.era == Era::Legacy && self.legacy().pushes().is_none() {
+        match self.peer.era == Era::Legacy && self.frame.legacy().pushes().is_none() {
             true => Err(FlowError::LegacyClient),
             false => self.peer.permits(kind, request),
         }
     }
 
-    /// What is done when the handler asks a client of the legacy era.
-    pub(crate) fn legacy(&self) -> Legacy {
-        self.frame.legacy()
-    }
-
     fn reaches(&self) -> bool {
-        self.peer.era == Era::Modern || (self.legacy().pushes().is_some() && self.peer.back_channel)
+        self.peer.era == Era::Modern || (self.frame.legacy().pushes().is_some() && self.peer.back_channel)
     }
 
     pub(crate) fn put(self: &Arc<Self>, context: &mut RequestContext<RoleServer>) {
