@@ -1,9 +1,6 @@
 //! Answers to forms: checked against the flat schema that was asked with.
 
-use std::{
-    borrow::{Borrow, Cow},
-    fmt,
-};
+use std::{borrow::Cow, fmt};
 
 use rmcp::model::JsonObject;
 #[cfg(feature = "client")]
@@ -53,12 +50,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Checks an answer against the flat schema of its form, as [`Fields::check`] does.
+/// Takes out of an answer what the flat schema of its form describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
-pub(crate) fn check(schema: &JsonObject, content: &JsonObject) -> Result<JsonObject, Problem> {
+pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<JsonObject, Problem> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let rules = properties.into_iter().flatten().map(|(name, field)| (name, move || Rule::of(field)));
-    checked(content, required(schema), rules)
+    let rules = properties.into_iter().flatten().map(|(name, field)| (name, |value| Rule::of(field).check(value)));
+    has_all(content, required(schema))?;
+    by_rules(rules, |name| content.remove_entry(name))
 }
 
 /// The names of what an answer has to have.
@@ -90,35 +88,55 @@ impl Fields {
     /// Checks an answer. Integers that were spelled as floats come back as integers, and what the schema does not know is left
     /// out.
     pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, Problem> {
-        let rules = self.rules.iter().map(|(name, rule)| (name, move || rule));
-        checked(object(content)?, self.required.iter().map(String::as_str), rules)
+        let rules = self.rules.iter().map(|(name, rule)| (name, |value| rule.check(value)));
+        let content = object(content)?;
+        has_all(content, self.required.iter().map(String::as_str))?;
+        by_rules(rules, |name| content.get_key_value(name).map(|(name, value)| (name.clone(), value.clone())))
     }
 }
 
-/// Checks an answer against a form that rmcp has read, as [`Fields::check`] does.
+/// Takes out of an answer what a form that rmcp has read describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
-pub(crate) fn check_form(form: &ElicitationSchema, content: &JsonObject) -> Result<JsonObject, Problem> {
+pub(crate) fn check_form(form: &ElicitationSchema, content: &mut JsonObject) -> Result<JsonObject, Problem> {
     let required = form.required.iter().flatten().map(String::as_str);
-    let rules = form.properties.iter().map(|(name, field)| (name, move || Rule::of_field(field)));
-    checked(content, required, rules)
+    let rules = form.properties.iter().map(|(name, field)| (name, |value| check_read(field, value)));
+    has_all(content, required)?;
+    by_rules(rules, |name| content.remove_entry(name))
 }
 
-/// An answer that has all that is required, each part of it by its rule.
-fn checked<'a, R: Borrow<Rule>>(
-    content: &JsonObject,
-    mut required: impl Iterator<Item = &'a str>,
-    rules: impl Iterator<Item = (&'a String, impl FnOnce() -> R)>,
-) -> Result<JsonObject, Problem> {
-    if let Some(name) = required.find(|name| content.get(*name).is_none_or(Value::is_null)) {
-        return Err(Problem::of(name, "is missing"));
+/// Checks the value of one field that rmcp has read, as [`Rule::check`] does.
+#[cfg(feature = "client")]
+fn check_read(field: &PrimitiveSchemaDefinition, value: Value) -> Result<Value, String> {
+    // Most of what is asked is a choice, and most answers are one of those: it takes no rule to see that.
+    if let PrimitiveSchemaDefinition::Enum(EnumSchema::Single(SingleSelectEnumSchema::Untitled(field))) = field
+        && let Value::String(chosen) = &value
+        && field.enum_.contains(chosen)
+    {
+        return Ok(value);
     }
+    Rule::of_field(field).check(value)
+}
+
+/// Whether an answer has all that is required.
+fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
+    match required.find(|name| content.get(*name).is_none_or(Value::is_null)) {
+        Some(name) => Err(Problem::of(name, "is missing")),
+        None => Ok(()),
+    }
+}
+
+/// What there is a rule for, each part of it by its rule.
+fn by_rules<'a>(
+    rules: impl Iterator<Item = (&'a String, impl FnOnce(Value) -> Result<Value, String>)>,
+    mut take: impl FnMut(&str) -> Option<(String, Value)>,
+) -> Result<JsonObject, Problem> {
     let mut checked = JsonObject::new();
-    for (name, rule) in rules {
-        match content.get(name) {
-            None | Some(Value::Null) => {}
-            Some(value) => {
-                let value = rule().borrow().check(value.clone()).map_err(|why| Problem::of(name, why))?;
-                checked.insert(name.clone(), value);
+    for (name, check) in rules {
+        match take(name) {
+            None | Some((_, Value::Null)) => {}
+            Some((name, value)) => {
+                let value = check(value).map_err(|why| Problem::of(&name, why))?;
+                checked.insert(name, value);
             }
         }
     }
@@ -420,13 +438,13 @@ mod tests {
         for name in form.properties.keys() {
             for value in values.as_array().unwrap() {
                 let answer = json!({"yes": false, "undescribed": 1, name: value});
-                let checked = check_form(&form, answer.as_object().unwrap());
+                let checked = check_form(&form, &mut answer.as_object().unwrap().clone());
                 assert_eq!(checked, of_json.check(&answer), "{name}: {value}");
                 fitting += usize::from(checked.is_ok());
             }
         }
         assert!((30..200).contains(&fitting), "{fitting} fit, and the others do not");
-        assert_eq!(check_form(&form, &JsonObject::new()), of_json.check(&json!({})));
+        assert_eq!(check_form(&form, &mut JsonObject::new()), of_json.check(&json!({})));
     }
 
     #[test]

@@ -375,7 +375,7 @@ impl Time {
                 biased;
                 ready = &mut future => Some(Ok(ready)),
                 () = changed(&mut thinking) => None,
-                () = self.alarm.ring(most) => Some(Err(stopped)),
+                () = self.alarm.ring(began, most) => Some(Err(stopped)),
             };
             if !still {
                 self.left = self.left.saturating_sub(since(began, self.alarm.clock.now()));
@@ -388,11 +388,12 @@ impl Time {
 
     /// Waits for this, for as long as there is time left for all of it. The server's time stands still.
     async fn of_people<T>(&mut self, future: Pin<&mut impl Future<Output = T>>) -> Result<T, Stopped> {
-        let whole = self.whole(self.alarm.clock.now());
+        let began = self.alarm.clock.now();
+        let whole = self.whole(began);
         tokio::select! {
             biased;
             ready = future => Ok(ready),
-            () = self.alarm.ring(whole) => Err(Stopped::Longest { most: self.longest }),
+            () = self.alarm.ring(began, whole) => Err(Stopped::Longest { most: self.longest }),
         }
     }
 
@@ -410,10 +411,9 @@ struct Alarm {
 }
 
 impl Alarm {
-    /// Becomes ready when this much time has passed. A timer that is set to ring before that stays as it is, and is set anew
+    /// Becomes ready when this much time has passed since then. A timer that is set to ring before that stays as it is, and is set anew
     /// once it has rung.
-    async fn ring(&mut self, after: Duration) {
-        let mut now = self.clock.now();
+    async fn ring(&mut self, mut now: SystemTime, after: Duration) {
         let Some(due) = now.checked_add(after) else { return self.clock.sleep(after).await };
         while now < due {
             self.set.take_if(|(at, _)| *at > due);

@@ -185,9 +185,8 @@ impl Pending {
     }
 
     pub(super) async fn send_to(&self, server: &Server<'_>) -> Result<Sent, SendError> {
-        let open = self.open();
-        if !open.is_empty() {
-            return Err(SendError::Open { keys: open.into_iter().map(str::to_owned).collect() });
+        if self.questions.iter().any(|question| self.answered(question.key()).is_none()) {
+            return Err(SendError::Open { keys: self.open().into_iter().map(str::to_owned).collect() });
         }
         if server.is_legacy() {
             return Err(SendError::LegacyConnection);

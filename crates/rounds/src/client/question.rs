@@ -247,23 +247,20 @@ impl Came {
 
     /// An answer to a form as it is to be sent, or what is wrong with it.
     fn checked(&self, mut content: JsonObject) -> Result<JsonObject, Problem> {
-        let (mut checked, required): (_, Vec<&str>) = match self {
+        // What is required and not described is let through as it is.
+        match self {
             Self::Json(raw) => {
                 let Some(schema) = raw.schema() else { return Ok(content) };
-                (check(schema, &content)?, required(schema).collect())
+                let mut checked = check(schema, &mut content)?;
+                checked.extend(required(schema).filter_map(|name| content.remove_entry(name)));
+                Ok(checked)
             }
             Self::Form(form) => {
-                let required = form.schema.required.iter().flatten().map(String::as_str);
-                (check_form(&form.schema, &content)?, required.collect())
-            }
-        };
-        // What is required and not described is let through as it is.
-        for name in required {
-            if !checked.contains_key(name) {
-                checked.extend(content.remove_entry(name));
+                let mut checked = check_form(&form.schema, &mut content)?;
+                checked.extend(form.schema.required.iter().flatten().filter_map(|name| content.remove_entry(name)));
+                Ok(checked)
             }
         }
-        Ok(checked)
     }
 
     /// How much there is of it, about as much as it has bytes of JSON; or that it is more than anybody is shown.
@@ -432,6 +429,20 @@ mod tests {
             let answer = |content: Value| read.checked(content.as_object().unwrap().clone());
             assert_eq!(answer(json!({"copies": 2})).unwrap_err().field(), Some("to"));
             assert!(answer(json!({"to": "ada@example.com", "other": 1})).is_ok_and(|kept| kept.len() == 1));
+        }
+    }
+
+    #[test]
+    fn what_is_required_and_not_described_is_sent_as_it_is() {
+        let json = r#"{"method": "elicitation/create", "params": {
+            "mode": "form",
+            "message": "To whom?",
+            "requestedSchema": {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["stamp", "to"]}
+        }}"#;
+        let as_json = Came::of_json(serde_json::from_str(json).unwrap()).unwrap();
+        for came in [Came::of_request(request(json, false)).unwrap(), as_json] {
+            let content = rmcp::object!({"to": "Ada", "stamp": [1, null], "other": 1});
+            assert_eq!(came.checked(content), Ok(rmcp::object!({"to": "Ada", "stamp": [1, null]})));
         }
     }
 
