@@ -1,30 +1,29 @@
 //! `rounds serve`: the gallery, for clients that nobody here wrote.
 
 use std::{
-    future::pending,
+    convert::Infallible,
+    future::ready,
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
+    pin::Pin,
+    task::{Context, Poll},
     time::Duration,
 };
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    http::{HeaderName, HeaderValue, StatusCode},
-    middleware::{Next, from_fn_with_state},
-    response::{IntoResponse, Response},
-    serve::ListenerExt,
-};
+use bytes::Bytes;
 use clap::{ArgGroup, Args, ValueEnum, builder::NonEmptyStringValueParser};
 use gallery::Gallery;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
     ServiceExt,
     transport::{stdio, streamable_http_server::StreamableHttpServerConfig},
 };
 use rounds::{KeyRing, Limits, Principal, Rounds};
-use rounds_http::Endpoint;
-use tokio::{net::TcpListener, sync::oneshot, time::sleep};
+use rounds_http::{Endpoint, Port};
+use tokio::net::TcpListener;
+use tower_service::Service;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{Failure, colour, duration, fleet, keys::AUDIENCE, reload::Reload};
@@ -54,6 +53,9 @@ Three instances of one server, each of which can be given any leg:
   rounds serve --http 127.0.0.1:8001 --redis redis://127.0.0.1/ --key-file keys --instance a
   rounds serve --http 127.0.0.1:8002 --redis redis://127.0.0.1/ --key-file keys --instance b
   rounds serve --http 127.0.0.1:8003 --redis redis://127.0.0.1/ --key-file keys --instance c"#;
+
+/// Where MCP is, and nothing else.
+const PATH: &str = "/mcp";
 
 /// How long requests that are in flight may go on after a signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -187,33 +189,19 @@ async fn serve_http(
     let (listener, local) = bind(address).await?;
     // Before anybody is told that the server is there, so that no signal is missed.
     let stop = Stop::listen()?;
-    let router = route(&server, local, stack, principal_header);
+    let mut config = StreamableHttpServerConfig::default().with_json_response(true);
+    if !local.ip().is_loopback() {
+        config = config.disable_allowed_hosts();
+    }
     announce(local);
 
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection stays without TCP_NODELAY");
-        }
-    });
-    let (stopping, stopped) = oneshot::channel();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
-        stop.asked().await;
-        let _ = stopping.send(());
-    });
-    let drained = async {
-        match stopped.await {
-            Ok(()) => sleep(DRAIN).await,
-            // The server is gone, and its own branch is ready.
-            Err(_) => pending().await,
-        }
-    };
-    tokio::select! {
-        served = serving => served.map_err(Failure::io("go on serving")),
-        () = drained => {
-            tracing::info!("stopped with connections still open");
-            Ok(())
-        }
+    let (port, stop) = (Port::new(listener, PATH).with_drain(DRAIN), stop.asked());
+    let header = principal_header;
+    match stack {
+        HttpStack::Rounds => port.serve(Identified { header, inner: Endpoint::new(&server, config) }, stop).await,
+        HttpStack::Rmcp => port.serve(Identified { header, inner: server.streamable_http(config) }, stop).await,
     }
+    Ok(())
 }
 
 async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
@@ -227,41 +215,52 @@ async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
 
 fn announce(local: SocketAddr) {
     // Where stderr is closed there is nobody to tell.
-    let _ = writeln!(io::stderr(), "listening on http://{local}/mcp");
-}
-
-fn route(
-    server: &Rounds<Gallery>,
-    local: SocketAddr,
-    stack: HttpStack,
-    principal_header: Option<HeaderName>,
-) -> Router {
-    let mut config = StreamableHttpServerConfig::default().with_json_response(true);
-    if !local.ip().is_loopback() {
-        config = config.disable_allowed_hosts();
-    }
-    let router = match stack {
-        HttpStack::Rounds => Router::new().route_service("/mcp", Endpoint::new(server, config)),
-        HttpStack::Rmcp => Router::new().route_service("/mcp", server.streamable_http(config)),
-    };
-    match principal_header {
-        Some(header) => router.layer(from_fn_with_state(header, identify)),
-        None => router,
-    }
+    let _ = writeln!(io::stderr(), "listening on http://{local}{PATH}");
 }
 
 /// Believes a header. Where it counts, the name comes from credentials that were verified.
-async fn identify(State(header): State<HeaderName>, mut request: Request, next: Next) -> Response {
-    match request.headers().get(&header).map(HeaderValue::to_str) {
-        None => {}
-        Some(Ok(name)) if !name.is_empty() => {
-            let principal = Principal::new(name);
-            request.extensions_mut().insert(principal);
-        }
-        // Somebody, but who? To go on as nobody would be the wrong guess.
-        Some(_) => return (StatusCode::BAD_REQUEST, format!("the {header} header names nobody")).into_response(),
+#[derive(Clone)]
+struct Identified<S> {
+    /// `None` makes nobody of everybody.
+    header: Option<HeaderName>,
+    inner: S,
+}
+
+type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
+type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
+
+impl<S, B> Service<Request<B>> for Identified<S>
+where
+    S: Service<Request<B>, Response = BoxResponse, Error = Infallible, Future = Responding>,
+{
+    type Response = BoxResponse;
+    type Error = Infallible;
+    type Future = Responding;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
     }
-    next.run(request).await
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if let Some(header) = &self.header {
+            match request.headers().get(header).map(HeaderValue::to_str) {
+                None => {}
+                Some(Ok(name)) if !name.is_empty() => {
+                    let principal = Principal::new(name);
+                    request.extensions_mut().insert(principal);
+                }
+                // Somebody, but who? To go on as nobody would be the wrong guess.
+                Some(_) => {
+                    let mut response = Response::new(Full::from(format!("the {header} header names nobody")).boxed());
+                    *response.status_mut() = StatusCode::BAD_REQUEST;
+                    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+                    response.headers_mut().insert(CONTENT_TYPE, text);
+                    return Box::pin(ready(Ok(response)));
+                }
+            }
+        }
+        self.inner.call(request)
+    }
 }
 
 /// The signals that ask a server to stop. They are caught from the moment that this exists.
@@ -296,7 +295,7 @@ impl Stop {
 
     async fn asked(self) {
         if tokio::signal::ctrl_c().await.is_err() {
-            pending::<()>().await;
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -17,6 +17,9 @@
 //! # }
 //! ```
 //!
+//! A server that has a port to itself needs no axum for that: with the feature `port`, `Port::new(listener, "/mcp").serve(endpoint, stop)`
+//! is one line, and a tenth less work for every call.
+//!
 //! rmcp serves every request with a service loop of its own, two tasks and their channels. A request of 2026-07-28 that is
 //! answered with one message needs none of that: its handler can be called where the request came in. That is the fast lane.
 //! Everything else goes, with its bytes, to the [`StreamableHttpService`] behind it.
@@ -48,6 +51,8 @@
 
 mod accept;
 mod dispatch;
+#[cfg(feature = "port")]
+mod port;
 
 use std::{
     convert::Infallible,
@@ -70,10 +75,15 @@ use rmcp::{
 };
 use rounds::Rounds;
 
+#[cfg(feature = "port")]
+pub use crate::port::Port;
 use crate::{
     accept::Read,
     dispatch::{BoxResponse, Form, Nobody},
 };
+/// What a service at a [`Port`] is given, of hyper.
+#[cfg(feature = "port")]
+pub use hyper::body::Incoming;
 
 /// A server over HTTP, for axum, hyper and whatever else is built on tower. Clones are the same endpoint.
 ///

@@ -21,10 +21,17 @@ pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
     timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
-/// `rounds` with these arguments, in an environment that changes neither its logs nor its colours.
+/// `rounds` with these arguments.
 pub(crate) fn rounds(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
-    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env_remove("ROUNDS_BEARER").kill_on_drop(true);
+    let mut command = plain(env!("CARGO_BIN_EXE_rounds"));
+    command.args(args);
+    command
+}
+
+/// A program in an environment that changes neither the logs nor the colours of `rounds`.
+fn plain(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("RUST_LOG").env_remove("NO_COLOR").env_remove("ROUNDS_BEARER").kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -85,7 +92,25 @@ impl Server {
     /// Starts a server with these further arguments and waits for it to say that it is ready.
     pub(crate) async fn start_on(address: &str, args: &[&str]) -> Self {
         let mut command = rounds(&["serve", "--http", address]);
-        let mut child = command.args(args).stdout(Stdio::null()).spawn().unwrap();
+        command.args(args);
+        Self::spawn(command).await
+    }
+
+    /// One that may have only so many files open, connections included.
+    pub(crate) async fn start_with_files(limit: usize) -> Self {
+        let serve = format!("ulimit -n {limit}; exec \"$0\" serve --http 127.0.0.1:0");
+        let mut command = plain("sh");
+        command.args(["-c", &serve, env!("CARGO_BIN_EXE_rounds")]);
+        Self::spawn(command).await
+    }
+
+    /// The next line that it logs.
+    pub(crate) async fn logged(&mut self) -> String {
+        in_time("a line of the log", self.stderr.next_line()).await.unwrap().expect("one more line")
+    }
+
+    async fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = in_time("the start", stderr.next_line()).await.unwrap().expect("a server says that it is ready");
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();

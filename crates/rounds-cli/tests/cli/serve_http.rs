@@ -1,6 +1,10 @@
 //! `serve --http`: flows over sockets, between processes, with keys, audiences, principals and lifetimes.
 
-use std::{io::ErrorKind, net::TcpListener, time::Duration};
+use std::{
+    io::ErrorKind,
+    net::{TcpListener, TcpStream},
+    time::Duration,
+};
 
 use serde_json::json;
 use tokio::time::sleep;
@@ -41,6 +45,17 @@ async fn only_mcp_is_served_and_only_to_loopback_hosts() {
     assert_eq!(root.status(), 404);
     assert_eq!(post(&server, first(), &[("Host", "evil.example")]).await.status(), 403);
     assert_eq!(post(&server, first(), &[("Host", "localhost")]).await.status(), 200);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn where_there_is_no_room_for_a_connection_it_waits_until_there_is() {
+    let mut server = Server::start_with_files(64).await;
+    let many: Vec<_> = (0..80).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let logged = server.logged().await;
+    assert!(logged.contains("cannot accept connections for now"), "{logged}");
+    drop(many);
+    is_metric(&answer(&server, &ask(&server, &[]).await, &[]).await);
 }
 
 #[tokio::test]

@@ -7,4 +7,6 @@ mod differential;
 mod flows;
 mod http2;
 mod lanes;
+#[cfg(feature = "port")]
+mod port;
 mod send;

@@ -13,9 +13,11 @@ mod prompts;
 mod resources;
 mod tasks;
 
-use std::io::{self, Write};
+use std::{
+    future::pending,
+    io::{self, Write},
+};
 
-use axum::Router;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     handler::server::router::{prompt::PromptRouter, tool::ToolRouter},
@@ -32,7 +34,7 @@ use rmcp::{
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
 use rounds::Rounds;
-use rounds_http::Endpoint;
+use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
 
 use crate::changes::Changes;
@@ -44,7 +46,8 @@ async fn main() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mcp = Endpoint::new(&server, StreamableHttpServerConfig::default());
     writeln!(io::stderr(), "listening on http://{}/mcp", listener.local_addr()?)?;
-    axum::serve(listener, Router::new().route_service("/mcp", mcp)).await
+    Port::new(listener, "/mcp").serve(mcp, pending()).await;
+    Ok(())
 }
 
 struct Conformance {

@@ -1,0 +1,240 @@
+//! A port of its own, over real sockets.
+
+use std::{
+    future::{Future, pending},
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rmcp::{
+    model::{CallToolResult, ContentBlock},
+    transport::streamable_http_server::StreamableHttpServerConfig,
+};
+use rounds_http::{Endpoint, Incoming, Port};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Notify, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tower_service::Service;
+
+use crate::lanes::{Tool, called, done, endpoint};
+
+/// Far longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_connection_is_kept_for_one_request_after_the_other() {
+    let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
+    let mut connection = port.connect().await;
+    for _ in 0..3 {
+        let (status, body) = call(&mut connection, "/mcp").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(body.contains("done"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn another_path_is_not_found_and_never_reaches_the_service() {
+    let port = Served::of(ready(Tool::new(|_| async { panic!("nobody was to come here") }))).await;
+    let mut connection = port.connect().await;
+    for path in ["/", "/mcp/", "/mcp2", "/.well-known/oauth-protected-resource"] {
+        assert_eq!(call(&mut connection, path).await, (StatusCode::NOT_FOUND, String::new()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_is_no_part_of_the_path() {
+    let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
+    let (status, _) = call(&mut port.connect().await, "/mcp?tenant=a").await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_response_may_be_longer_than_a_write() {
+    // More than a socket takes in one write.
+    let long = "weather ".repeat(1 << 20);
+    let tool = Tool::new({
+        let long = long.clone();
+        move |_| {
+            let said = ContentBlock::text(long.clone());
+            async move { Ok(CallToolResult::success(vec![said]).into()) }
+        }
+    });
+    let (status, body) = call(&mut Served::of(ready(tool)).await.connect().await, "/mcp").await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(body.contains(&long));
+}
+
+#[tokio::test]
+async fn stopping_closes_what_is_idle_and_finishes_what_is_not() {
+    let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let port = Served::of(ready(held(&begun, &finish))).await;
+    let mut silent = TcpStream::connect(port.address).await.unwrap();
+    let mut connection = port.connect().await;
+    let calling = tokio::spawn(async move { call(&mut connection, "/mcp").await });
+    begun.notified().await;
+
+    port.stop.send(()).unwrap();
+    // Nobody else gets in, and who said nothing is sent away.
+    in_time(async { while TcpStream::connect(port.address).await.is_ok() {} }).await;
+    assert_eq!(in_time(silent.read(&mut [0])).await.unwrap(), 0);
+    assert!(!port.serving.is_finished(), "there is a request to answer");
+
+    finish.notify_one();
+    let (status, body) = in_time(calling).await.unwrap();
+    assert!(status == StatusCode::OK && body.contains("done"), "{status} {body}");
+    in_time(port.serving).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_keeps_a_port_that_is_to_stop_for_longer_than_it_drains() {
+    let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let port = Served::draining(ready(held(&begun, &finish)), Duration::ZERO).await;
+    // Half a head, and a handler that takes its time.
+    let mut slow = TcpStream::connect(port.address).await.unwrap();
+    slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: local").await.unwrap();
+    let mut connection = port.connect().await;
+    let calling = tokio::spawn(async move { call(&mut connection, "/mcp").await });
+    begun.notified().await;
+
+    port.stop.send(()).unwrap();
+    in_time(port.serving).await.unwrap();
+    // Who waits for an answer still gets it.
+    finish.notify_one();
+    assert_eq!(in_time(calling).await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_is_no_path_is_refused_before_anybody_asks_for_it() {
+    for path in ["", "mcp", "/mcp?tenant=a", "/mcp#top"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let refused = std::panic::catch_unwind(|| Port::new(listener, path)).unwrap_err();
+        let said = refused.downcast_ref::<String>().unwrap();
+        assert!(said.contains(&format!("{path:?}")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_it_finishes_what_is_in_flight_too() {
+    let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let port = Served::of(ready(held(&begun, &finish))).await;
+    let mut silent = TcpStream::connect(port.address).await.unwrap();
+    let mut connection = port.connect().await;
+    let calling = tokio::spawn(async move { call(&mut connection, "/mcp").await });
+    begun.notified().await;
+
+    port.serving.abort();
+    assert_eq!(in_time(silent.read(&mut [0])).await.unwrap(), 0);
+    finish.notify_one();
+    assert_eq!(in_time(calling).await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_nobody_elses_trouble() {
+    let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
+    let mut babbling = TcpStream::connect(port.address).await.unwrap();
+    babbling.write_all(b"\x16\x03\x01 this is no HTTP\r\n\r\n").await.unwrap();
+    let mut said = String::new();
+    in_time(babbling.read_to_string(&mut said)).await.unwrap();
+    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    assert_eq!(call(&mut port.connect().await, "/mcp").await.0, StatusCode::OK);
+}
+
+/// As middleware may be: not to be called before it is ready, each time anew.
+#[derive(Clone)]
+struct Ready<S> {
+    inner: S,
+    is: bool,
+}
+
+fn ready(tool: Tool) -> Ready<Endpoint<Tool>> {
+    let config = StreamableHttpServerConfig::default().with_json_response(true);
+    Ready { inner: endpoint(&tool, config), is: false }
+}
+
+impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Ready<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.is = true;
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> S::Future {
+        assert!(std::mem::take(&mut self.is), "called before it was ready");
+        self.inner.call(request)
+    }
+}
+
+/// Tells when it was called, and waits until it may go on.
+fn held(begun: &Arc<Notify>, finish: &Arc<Notify>) -> Tool {
+    let (begun, finish) = (begun.clone(), finish.clone());
+    Tool::new(move |_| {
+        let (begun, finish) = (begun.clone(), finish.clone());
+        async move {
+            begun.notify_one();
+            finish.notified().await;
+            done()
+        }
+    })
+}
+
+struct Served {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Served {
+    async fn of(service: Ready<Endpoint<Tool>>) -> Self {
+        Self::draining(service, Port::DRAIN).await
+    }
+
+    async fn draining(service: Ready<Endpoint<Tool>>, drain: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let stopped = async {
+                if stopped.await.is_err() {
+                    pending::<()>().await;
+                }
+            };
+            Port::new(listener, "/mcp").with_drain(drain).serve(service, stopped).await;
+        });
+        Self { address, stop, serving }
+    }
+
+    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+}
+
+async fn call(connection: &mut SendRequest<Full<Bytes>>, path: &str) -> (StatusCode, String) {
+    let sent = called();
+    let mut request = Request::post(path).body(Full::from(sent.body())).unwrap();
+    *request.headers_mut() = sent.headers.clone();
+    in_time(connection.ready()).await.unwrap();
+    let (head, body) = in_time(connection.send_request(request)).await.unwrap().into_parts();
+    let body = in_time(body.collect()).await.unwrap().to_bytes();
+    (head.status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn in_time<F: Future>(future: F) -> F::Output {
+    timeout(LIMIT, future).await.expect("an end")
+}
