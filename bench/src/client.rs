@@ -1,4 +1,5 @@
-//! A call driven by `drive` against the same call driven by rmcp's own loop, over the same connection to the same server.
+//! A call driven by `drive` against the same call driven by rmcp's own loop, over the same connection to the same server: in memory,
+//! where nothing else takes time, and over HTTP to another process.
 
 use std::convert::Infallible;
 
@@ -10,6 +11,7 @@ use rmcp::{
         ElicitationCapability, JsonObject, ProtocolVersion,
     },
     service::{RequestContext, RunningService, serve_server},
+    transport::StreamableHttpClientTransport,
 };
 use rounds::{
     Rounds,
@@ -19,6 +21,7 @@ use serde_json::json;
 
 use crate::{
     alone::Failure,
+    flows::{self, Server, Stack},
     progress::Progress,
     report::{Bars, Section, Table, figure},
     sample::Sample,
@@ -37,8 +40,11 @@ pub(crate) struct Person;
 pub(crate) async fn connect(server: Rounds<Weather>) -> Result<RunningService<RoleClient, Person>, Failure> {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     tokio::spawn(async { serve_server(server, theirs).await?.waiting().await.map_err(Failure::from) });
-    let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    Ok(Person.serve_with_lifecycle(ours, lifecycle).await?)
+    Ok(Person.serve_with_lifecycle(ours, modern()).await?)
+}
+
+fn modern() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
 /// What both call the tool with.
@@ -65,11 +71,41 @@ impl ClientHandler for Person {
 }
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
-    let mut progress = Progress::new("client", 1);
-    progress.step(&format!("{TURNS} calls by each, in turns"));
-    let client = connect(Rounds::new(Weather::new())).await?;
-    let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));
+    let mut progress = Progress::new("client", 2);
+    let mut table = Table::new(["connected", "driven by", "takes", "that run"]);
+    let mut bars = Bars::new("A call with one question", "multiples of rmcp's loop");
+    let in_memory = connect(Rounds::new(Weather::new())).await?;
+    let server = Server::start(flows::ours(Stack::Durable)?)?;
+    let transport = StreamableHttpClientTransport::from_uri(format!("http://{}/mcp", server.address));
+    let over_http = Person.serve_with_lifecycle(transport, modern()).await?;
+    for (connected, client) in [("in memory", in_memory), ("over HTTP", over_http)] {
+        progress.step(&format!("{TURNS} calls by each {connected}, in turns"));
+        let (loops, drives) = compare(&client).await?;
+        let ratio = drives.ratio_to(&loops);
+        let mut push = |sample: &Sample, ratio: f64| {
+            let took = format!("{} µs", figure(sample.micros()));
+            table.push([connected.to_owned(), sample.name.to_owned(), figure(ratio), took]);
+        };
+        push(&loops, 1.0);
+        push(&drives, ratio);
+        bars = bars.group(format!("{} {connected}", drives.name.replace('`', "")), [ratio]);
+    }
+    Ok(Section {
+        name: "client",
+        title: "Driving a call",
+        text: format!(
+            "A whole call with one question, answered at once, {TURNS} by each in turns, over one connection to one server: in memory, \
+             on the same thread, and over HTTP, by rmcp's client and our endpoint in another process. Medians, as multiples of rmcp's own \
+             loop, `RunningService::call_tool`. The part of the connection and of the server is in both."
+        ),
+        table,
+        plots: vec![bars.mark(1.05, "goal").into()],
+    })
+}
 
+/// How long a call takes by rmcp's loop, and by `drive`.
+async fn compare(client: &RunningService<RoleClient, Person>) -> Result<(Sample, Sample), Failure> {
+    let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));
     let (mut loops, mut drives) = (Sample::new("rmcp's loop"), Sample::new("`drive`"));
     for turn in 0..WARM_UP + TURNS {
         if turn == WARM_UP {
@@ -88,19 +124,5 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
             }
         }
     }
-    let ratio = drives.ratio_to(&loops);
-    let mut table = Table::new(["driven by", "takes", "that run"]);
-    table.push([loops.name.to_owned(), "1".to_owned(), format!("{} µs", figure(loops.micros()))]);
-    table.push([drives.name.to_owned(), figure(ratio), format!("{} µs", figure(drives.micros()))]);
-    let bars = Bars::new("A call with one question", "multiples of rmcp's loop").group(drives.name, [ratio]);
-    Ok(Section {
-        name: "client",
-        title: "Driving a call",
-        text: format!(
-            "A whole call with one question, answered at once, {TURNS} by each in turns, over one connection in memory to one \
-             server; medians, as multiples of rmcp's own loop, `RunningService::call_tool`. The server's part is in both."
-        ),
-        table,
-        plots: vec![bars.mark(1.0, "rmcp's loop").mark(1.05, "goal").into()],
-    })
+    Ok((loops, drives))
 }

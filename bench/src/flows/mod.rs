@@ -10,8 +10,8 @@ mod server;
 
 use std::{env, process::Command, time::Duration};
 
-pub(crate) use self::serve::Stack;
-use self::{cores::Cores, load::Connections, server::Server};
+use self::{cores::Cores, load::Connections};
+pub(crate) use self::{serve::Stack, server::Server};
 use crate::{
     Options,
     alone::Failure,
@@ -31,14 +31,17 @@ const TURN: Duration = Duration::from_millis(50);
 /// The ways to write the tool that ask for units, by the gallery's name for them.
 const SHAPES: [(&str, &str); 8] = [
     ("weather_e", "guard (`Round`)"),
-    ("weather_f", "guard with `once`"),
-    ("weather_g", "`Steps`"),
     ("weather_h", "linear (`Ask`)"),
     ("weather_i", "`Durable`, with a `once`"),
+    ("weather_f", "guard with `once`"),
+    ("weather_g", "`Steps`"),
     ("weather_asked", "declared (`Asked`)"),
     ("weather_a", "guard that is pushed to old clients"),
     ("weather_c", "one tool of two, by era"),
 ];
+
+/// How many of them, from the first, are measured in axum as well.
+const IN_AXUM: usize = 3;
 
 /// The rows that all others are compared with.
 const FLOOR: usize = 0;
@@ -117,6 +120,13 @@ impl Row {
     }
 }
 
+/// What starts one of the servers that are built here.
+pub(crate) fn ours(stack: Stack) -> Result<Command, Failure> {
+    let mut command = Command::new(env::current_exe()?);
+    command.env(serve::STACK, stack.name());
+    Ok(command)
+}
+
 /// The servers, and the rows: what is called there.
 fn start(options: Options, cores: Option<&Cores>) -> Result<(Vec<Served>, Vec<Row>), Failure> {
     let mut servers = Vec::new();
@@ -129,19 +139,20 @@ fn start(options: Options, cores: Option<&Cores>) -> Result<(Vec<Served>, Vec<Ro
         servers.push((server, connections));
         Ok(servers.len() - 1)
     };
-    let ours = |stack: Stack| -> Result<Command, Failure> {
-        let mut command = Command::new(env::current_exe()?);
-        command.env(serve::STACK, stack.name());
-        Ok(command)
-    };
     let mut rows = vec![
         Row::new("bare axum, JSON in and out".to_owned(), start(ours(Stack::Axum)?)?, "weather"),
-        Row::new("bare rmcp, its HMAC codec".to_owned(), start(ours(Stack::Rmcp)?)?, "weather"),
+        Row::new("bare rmcp, its HMAC codec, in axum".to_owned(), start(ours(Stack::Rmcp)?)?, "weather"),
+        Row::new("bare rmcp, its HMAC codec, at a `Port`".to_owned(), start(ours(Stack::RmcpAtPort)?)?, "weather"),
+        Row::new("`Durable`, `Endpoint` at a `Port`".to_owned(), start(ours(Stack::Durable)?)?, "durable"),
+        Row::new("`Durable`, `Endpoint` in axum".to_owned(), start(ours(Stack::DurableInAxum)?)?, "durable"),
     ];
-    rows.push(Row::new("`Durable`, `Endpoint`".to_owned(), start(ours(Stack::Durable)?)?, "durable"));
-    for (stack, over) in [(Stack::Endpoint, "`Endpoint`"), (Stack::RoundsOverRmcp, "rmcp's HTTP")] {
+    for (stack, over, shapes) in [
+        (Stack::Endpoint, "`Endpoint` at a `Port`", &SHAPES[..]),
+        (Stack::EndpointInAxum, "`Endpoint` in axum", &SHAPES[..IN_AXUM]),
+        (Stack::RoundsOverRmcp, "rmcp's HTTP in axum", &SHAPES[..]),
+    ] {
         let server = start(ours(stack)?)?;
-        rows.extend(SHAPES.map(|(tool, shape)| Row::new(format!("{shape}, {over}"), server, tool)));
+        rows.extend(shapes.iter().map(|(tool, shape)| Row::new(format!("{shape}, {over}"), server, tool)));
     }
     if options.peers {
         for peer in peers::all()? {
@@ -187,7 +198,7 @@ fn report(rows: &[Row], parted: bool) -> Section {
         title: "A whole call over HTTP",
         text: format!(
             "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
-             other. Every server is a process of its own. {where_} CPU is what the system has on a server's account for each flow, in the \
+             other. Every server is a process of its own, in axum but for those at a `Port` of ours. {where_} CPU is what the system has on a server's account for each flow, in the \
              program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
              all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
              flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \

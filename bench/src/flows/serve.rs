@@ -3,17 +3,20 @@
 mod floor;
 mod theirs;
 
-use std::{env, error::Error, process::ExitCode};
+use std::{convert::Infallible, env, error::Error, future::pending, io, process::ExitCode};
 
-use axum::{Router, serve::ListenerExt};
+use axum::{Router, extract::Request, response::IntoResponse, serve::ListenerExt};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rounds::{Rounds, ledger::MemoryLedger};
-use rounds_http::Endpoint;
+use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
+use tower_service::Service;
 
 /// How many claims the ledger holds: more than the default of 100,000, which a closed loop fills within the lifetime of a
 /// round. Nothing else is changed.
 pub(crate) const CLAIMS: usize = 4_000_000;
+
+const PATH: &str = "/mcp";
 
 /// Where a process finds what it was started for.
 pub(super) const STACK: &str = "ROUNDS_BENCH_STACK";
@@ -23,26 +26,44 @@ pub(super) const STACK: &str = "ROUNDS_BENCH_STACK";
 pub(crate) enum Stack {
     /// A handler of axum that only parses and prints JSON: the floor.
     Axum,
-    /// Bare rmcp, with its own codec for the state.
+    /// Bare rmcp in axum, with its own codec for the state.
     Rmcp,
-    /// The gallery, through the endpoint of `rounds-http`.
+    /// The same, at a [`Port`].
+    RmcpAtPort,
+    /// The gallery, through the endpoint of `rounds-http`, at a [`Port`].
     Endpoint,
-    /// The gallery, over rmcp's HTTP service.
+    /// The same in axum.
+    EndpointInAxum,
+    /// The gallery in axum, over rmcp's HTTP service.
     RoundsOverRmcp,
-    /// What the gallery has not: a durable tool with no effect, through the endpoint.
+    /// What the gallery has not: a durable tool with no effect, through the endpoint, at a [`Port`].
     Durable,
+    /// The same in axum.
+    DurableInAxum,
 }
 
 impl Stack {
-    const ALL: [Self; 5] = [Self::Axum, Self::Rmcp, Self::Endpoint, Self::RoundsOverRmcp, Self::Durable];
+    const ALL: [Self; 8] = [
+        Self::Axum,
+        Self::Rmcp,
+        Self::RmcpAtPort,
+        Self::Endpoint,
+        Self::EndpointInAxum,
+        Self::RoundsOverRmcp,
+        Self::Durable,
+        Self::DurableInAxum,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Axum => "axum",
             Self::Rmcp => "rmcp",
+            Self::RmcpAtPort => "rmcp-at-port",
             Self::Endpoint => "endpoint",
+            Self::EndpointInAxum => "endpoint-in-axum",
             Self::RoundsOverRmcp => "rounds-over-rmcp",
             Self::Durable => "durable",
+            Self::DurableInAxum => "durable-in-axum",
         }
     }
 
@@ -60,25 +81,39 @@ impl Stack {
     }
 
     async fn serve(self) -> Result<(), Box<dyn Error>> {
-        let config = StreamableHttpServerConfig::default().with_json_response(true);
-        let router = Router::new();
-        let router = match self {
-            Self::Axum => floor::route(router),
-            Self::Rmcp => router.route_service("/mcp", theirs::service(config)?),
-            Self::Endpoint => router.route_service("/mcp", Endpoint::new(&gallery()?, config)),
-            Self::RoundsOverRmcp => router.route_service("/mcp", gallery()?.streamable_http(config)),
-            Self::Durable => {
-                let durable = Rounds::builder(counts::Weather::new()).ledger(ledger()).build()?;
-                router.route_service("/mcp", Endpoint::new(&durable, config))
-            }
-        };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        println!("listening on http://{}/mcp", listener.local_addr()?);
-        let listener = listener.tap_io(|stream| {
-            let _ = stream.set_nodelay(true);
-        });
-        Ok(axum::serve(listener, router).await?)
+        println!("listening on http://{}{PATH}", listener.local_addr()?);
+        let config = StreamableHttpServerConfig::default().with_json_response(true);
+        match self {
+            Self::Axum => axum(listener, floor::route()).await?,
+            Self::Rmcp => axum(listener, mounted(theirs::service(config)?)).await?,
+            Self::RmcpAtPort => Port::new(listener, PATH).serve(theirs::service(config)?, pending()).await,
+            Self::Endpoint => Port::new(listener, PATH).serve(Endpoint::new(&gallery()?, config), pending()).await,
+            Self::EndpointInAxum => axum(listener, mounted(Endpoint::new(&gallery()?, config))).await?,
+            Self::RoundsOverRmcp => axum(listener, mounted(gallery()?.streamable_http(config))).await?,
+            Self::Durable => Port::new(listener, PATH).serve(Endpoint::new(&durable()?, config), pending()).await,
+            Self::DurableInAxum => axum(listener, mounted(Endpoint::new(&durable()?, config))).await?,
+        }
+        Ok(())
     }
+}
+
+async fn axum(listener: TcpListener, router: Router) -> io::Result<()> {
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).await
+}
+
+fn mounted<S>(service: S) -> Router
+where
+    S: Service<Request, Error = Infallible, Response: IntoResponse, Future: Send> + Clone + Send + Sync + 'static,
+{
+    Router::new().route_service(PATH, service)
+}
+
+fn durable() -> Result<Rounds<counts::Weather>, Box<dyn Error>> {
+    Ok(Rounds::builder(counts::Weather::new()).ledger(ledger()).build()?)
 }
 
 fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {

@@ -3,8 +3,8 @@
 use axum::{Router, body::Bytes, http::header::CONTENT_TYPE, response::IntoResponse, routing::post};
 use serde_json::{Value, json};
 
-pub(super) fn route(router: Router) -> Router {
-    router.route("/mcp", post(answer))
+pub(super) fn route() -> Router {
+    Router::new().route(super::PATH, post(answer))
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
