@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::digest::{Digest, Fingerprint, write_hex};
+use super::{
+    cipher::Plaintext,
+    digest::{Digest, Fingerprint, write_hex},
+};
 pub(crate) use crate::kind::{Kind, Method};
 use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
 
@@ -217,10 +220,10 @@ impl Settled {
 
 impl Envelope {
     /// The plaintext of a token.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_plaintext(&self) -> Plaintext {
         // Most are not longer, and need no second piece of memory.
-        let mut start = Vec::with_capacity(512 + self.resume.state().map_or(0, str::len));
-        start.push(VERSION);
+        let mut start = Plaintext::with_capacity(512 + self.resume.state().map_or(0, str::len));
+        start.extend([VERSION]);
         postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
     }
 
@@ -332,12 +335,12 @@ mod tests {
 
     #[test]
     fn an_envelope_of_another_layout_is_refused() {
-        let mut bytes = envelope().to_bytes();
+        let mut bytes = envelope().to_plaintext().to_vec();
         assert_eq!(Envelope::from_bytes(&bytes), Ok(envelope()));
         bytes.push(0);
         assert_eq!(Envelope::from_bytes(&bytes), Err(Refusal::UnknownVersion));
         assert_eq!(Envelope::from_bytes(&[]), Err(Refusal::UnknownVersion));
-        let mut next = envelope().to_bytes();
+        let mut next = envelope().to_plaintext().to_vec();
         next[0] = VERSION + 1;
         assert_eq!(Envelope::from_bytes(&next), Err(Refusal::UnknownVersion));
     }
@@ -368,7 +371,7 @@ mod tests {
     fn the_format_is_pinned_by_a_golden_token() {
         let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
         let golden = include_str!("golden.token").trim();
-        assert_eq!(seal(&ring, [24; 24], &envelope().to_bytes()), golden);
+        assert_eq!(seal(&ring, [24; 24], envelope().to_plaintext()), golden);
         let opened = open(&ring, 64 * 1024, golden).unwrap();
         assert_eq!(Envelope::from_bytes(&opened), Ok(envelope()));
     }

@@ -2,19 +2,19 @@
 
 use super::{
     cipher::{self, Nonce, Unopened},
-    ring::DerivedRing,
+    ring::{DerivedRing, KeyId},
 };
 
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, to: &str, plaintext: &[u8]) -> Vec<u8> {
-    cipher::seal(ring, nonce, context(to), plaintext)
+    cipher::seal(ring, nonce, |key| context(to, key), plaintext)
 }
 
 pub(crate) fn open(ring: &DerivedRing, here: &str, sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
-    cipher::open(ring, context(here), sealed.to_vec())
+    cipher::open(ring, |key| context(here, key), sealed.to_vec())
 }
 
-fn context(to: &str) -> Vec<u8> {
-    [b"rounds/message/1\0", to.as_bytes()].concat()
+fn context(to: &str, key: KeyId) -> Vec<u8> {
+    [b"rounds/message/1\0", to.as_bytes(), &key].concat()
 }
 
 #[cfg(test)]

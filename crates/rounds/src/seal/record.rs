@@ -6,7 +6,7 @@
 use super::{
     Digest,
     cipher::{self, Nonce, Unopened},
-    ring::DerivedRing,
+    ring::{DerivedRing, KeyId},
 };
 use crate::ledger::{ClaimId, What};
 
@@ -21,15 +21,15 @@ pub(crate) enum Place {
 
 impl Place {
     pub(crate) fn seal(self, ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> Vec<u8> {
-        cipher::seal(ring, nonce, self.context(), plaintext)
+        cipher::seal(ring, nonce, |key| self.context(key), plaintext)
     }
 
     pub(crate) fn open(self, ring: &DerivedRing, sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
-        cipher::open(ring, self.context(), sealed)
+        cipher::open(ring, |key| self.context(key), sealed)
     }
 
     /// Every part has a fixed length, or is told apart by a byte in front of it: no two places have the same.
-    fn context(self) -> Vec<u8> {
+    fn context(self, key: KeyId) -> Vec<u8> {
         let (tag, id, answers) = match self {
             Self::Outcome(id, answers) => (b'o', id, Some(answers)),
             Self::Spill(id) => (b's', id, None),
@@ -49,6 +49,7 @@ impl Place {
             }
         }
         context.extend(answers.iter().flat_map(Digest::as_bytes));
+        context.extend(key);
         context
     }
 }

@@ -6,26 +6,27 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 pub(crate) use super::cipher::Nonce;
 use super::{
-    cipher::{self, KEY_ID_BYTES, Unopened},
-    ring::{DerivedRing, is_ephemeral_of_this_process},
+    cipher::{self, KEY_ID_BYTES, Plaintext, Unopened},
+    ring::{DerivedRing, KeyId, is_ephemeral_of_this_process},
 };
 use crate::refusal::Refusal;
 
 const PREFIX: &str = "r1.";
 
 /// Encrypts and authenticates what a token carries.
-pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> String {
-    let bytes = cipher::seal(ring, nonce, context(), plaintext);
+pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: impl Into<Plaintext>) -> String {
+    let bytes = cipher::seal(ring, nonce, context, plaintext);
     let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
     token.push_str(PREFIX);
     base64_simd::URL_SAFE_NO_PAD.encode_append(&bytes, &mut token);
     token
 }
 
-/// What no other kind of sealed bytes has: the prefix. There is room for the key's id behind it.
-fn context() -> Vec<u8> {
-    let mut context = Vec::with_capacity(PREFIX.len() + KEY_ID_BYTES);
-    context.extend_from_slice(PREFIX.as_bytes());
+/// What no other kind of sealed bytes has: the prefix.
+fn context(key: KeyId) -> [u8; PREFIX.len() + KEY_ID_BYTES] {
+    let mut context = [0; PREFIX.len() + KEY_ID_BYTES];
+    context[..PREFIX.len()].copy_from_slice(PREFIX.as_bytes());
+    context[PREFIX.len()..].copy_from_slice(&key);
     context
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<
     let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
     // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
-    cipher::open(ring, context(), bytes).map_err(|unopened| match unopened {
+    cipher::open(ring, context, bytes).map_err(|unopened| match unopened {
         Unopened::Short => Refusal::NotAToken,
         Unopened::UnknownKey(id) if is_ephemeral_of_this_process(id) => Refusal::OtherRoundsOfThisProcess,
         Unopened::UnknownKey(_) => Refusal::UnknownKey,
@@ -50,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::seal::ring::{KeyId, KeyRing, Purpose};
+    use crate::seal::ring::{KeyRing, Purpose};
 
     const LIMIT: usize = 64 * 1024;
 

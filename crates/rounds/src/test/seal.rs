@@ -50,7 +50,7 @@ impl Seal {
         };
         let mut nonce = token::Nonce::default();
         getrandom::fill(&mut nonce).expect("the operating system provides randomness");
-        token::seal(&self.ring, nonce, &envelope.to_bytes())
+        token::seal(&self.ring, nonce, envelope.to_plaintext())
     }
 
     /// The state in a token, after every check but that of the ledger.
