@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A server that has a port to itself needs no axum for that: with the feature `port`, `Port::new(listener, "/mcp").serve(endpoint, stop)`
-//! is one line, and a tenth less work for every call.
+//! is one line, and less work for every call.
 //!
 //! rmcp serves every request with a service loop of its own, two tasks and their channels. A request of 2026-07-28 that is
 //! answered with one message needs none of that: its handler can be called where the request came in. That is the fast lane.
@@ -37,7 +37,7 @@
 //! # What is different
 //!
 //! Status, headers and body are equal: a test sends requests by the thousand both ways, broken in every way there is. On purpose,
-//! three things are not the same.
+//! four things are not the same.
 //!
 //! - **A panic is answered**, with `-32603`. rmcp leaves the client waiting. (Handlers in [`Rounds`] are caught by it in both
 //!   lanes.)
@@ -45,6 +45,7 @@
 //!   no place for it. rmcp would turn the response into a stream for it.
 //! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
 //!   see it. With rmcp that is an error.
+//! - **The members of a question come in another order**, which means nothing in JSON: rmcp sorts them.
 //!
 //! The handler's token is cancelled as with rmcp: when the answer is there, when the client is gone, and when the server stops. A
 //! handler that is told so is never dropped; it goes on in a task of its own, to its end.

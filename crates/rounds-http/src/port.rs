@@ -27,8 +27,8 @@ use tower_service::Service;
 /// How long to wait for files, or whatever else there is too little of to accept a connection.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// How much of a response is handed to hyper at once, in bytes. It keeps room for as much as it was given, as long as a connection
-/// lasts.
+/// How much of a response is handed to hyper at once, in bytes, and after how much it writes. It keeps room for as much as it was given
+/// in between, as long as a connection lasts.
 const PIECE: usize = 64 << 10;
 
 /// A port where a server is all there is: the fastest way to serve an [`Endpoint`](crate::Endpoint).
@@ -55,8 +55,9 @@ const PIECE: usize = 64 << 10;
 /// and services find neither the address of the client nor a way to upgrade a connection. Where there is to be more at the port, or
 /// HTTP/2 or TLS, mount the endpoint in axum or whatever has that.
 ///
-/// How long a client may take to send a request or to read a response is not limited, as it is not in axum. Towards clients that are
-/// not trusted, that is for a proxy in front of it.
+/// The line and the headers of a request may have 64 KiB; beyond that it gets a 431, if there is still more to come. How long a client may
+/// take to send a request or to read a response is not limited, as it is not in axum. Towards clients that are not trusted, that is for a
+/// proxy in front of it.
 #[derive(Debug)]
 #[must_use = "it serves nobody before it is told to"]
 pub struct Port {
@@ -110,9 +111,10 @@ impl Port {
         let ending = stopping.clone().drop_guard();
         let connections = TaskTracker::new();
         let mut stop = pin!(stop);
+        let mut told = false;
         loop {
             let (stream, peer) = tokio::select! {
-                accepted = accepted(&listener) => accepted,
+                accepted = accepted(&listener, &mut told) => accepted,
                 () = &mut stop => break,
             };
             // One of its own, as each looks at its token whenever it is woken.
@@ -127,14 +129,19 @@ impl Port {
     }
 }
 
-async fn accepted(listener: &TcpListener) -> (TcpStream, SocketAddr) {
-    let mut told = false;
+/// The next connection. Who is at the limit gets one whenever another ends, and is not told each time.
+async fn accepted(listener: &TcpListener, told: &mut bool) -> (TcpStream, SocketAddr) {
+    let mut waited = false;
     loop {
         match listener.accept().await {
-            Ok(accepted) => return accepted,
+            Ok(accepted) => {
+                *told &= waited;
+                return accepted;
+            }
             Err(error) if is_about_one(error.kind()) => {}
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                waited = true;
+                if !std::mem::replace(told, true) {
                     tracing::warn!(%error, "cannot accept connections for now");
                 }
                 sleep(SHORTAGE).await;
@@ -165,8 +172,9 @@ where
         }
     });
     // Responses are short: to write them from one place takes less than to hand over two.
-    let served = http1::Builder::new().writev(false).serve_connection(TokioIo::new(stream), respond);
-    let mut served = pin!(served);
+    let mut http = http1::Builder::new();
+    http.writev(false).max_buf_size(PIECE);
+    let mut served = pin!(http.serve_connection(TokioIo::new(stream), respond));
     let ended = tokio::select! {
         // A request that has come by now is answered.
         biased;

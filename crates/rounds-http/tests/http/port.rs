@@ -76,6 +76,22 @@ async fn a_response_may_be_longer_than_a_write() {
 }
 
 #[tokio::test]
+async fn a_head_has_room_for_long_headers_but_not_for_any() {
+    let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
+    let refused = "431 Request Header Fields Too Large";
+    // The second does not even end.
+    for (bytes, end, expected) in [(60 << 10, "\r\n\r\n", "404 Not Found"), (70 << 10, "", refused)] {
+        let mut connection = TcpStream::connect(port.address).await.unwrap();
+        let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}{end}", "a".repeat(bytes));
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut said = [0; 64];
+        let read = in_time(connection.read(&mut said)).await.unwrap();
+        let said = String::from_utf8_lossy(&said[..read]);
+        assert!(said.starts_with(&format!("HTTP/1.1 {expected}")), "{bytes}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn stopping_closes_what_is_idle_and_finishes_what_is_not() {
     let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let port = Served::of(ready(held(&begun, &finish))).await;
@@ -108,7 +124,8 @@ async fn nobody_keeps_a_port_that_is_to_stop_for_longer_than_it_drains() {
     begun.notified().await;
 
     port.stop.send(()).unwrap();
-    in_time(port.serving).await.unwrap();
+    // Well before it would have, had it not been told.
+    timeout(Port::DRAIN / 2, port.serving).await.expect("it waits for nobody").unwrap();
     // Who waits for an answer still gets it.
     finish.notify_one();
     assert_eq!(in_time(calling).await.unwrap().0, StatusCode::OK);
