@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use rmcp::{
     Peer, RoleServer, ServiceError,
-    model::{CancelledNotificationParam, InputRequest, ProgressNotificationParam, RequestId, ServerRequest},
+    model::{CancelledNotificationParam, InputRequest, RequestId, ServerRequest},
     service::PeerRequestOptions,
 };
 
@@ -52,11 +52,9 @@ impl Push {
 }
 
 async fn signs_of_life(link: &Link, clock: &dyn Clock) {
-    let mut sent = 0.0;
     loop {
         clock.sleep(SIGN_OF_LIFE).await;
-        sent += 1.0;
-        link.progress(sent, None, Some("Waiting for an answer".to_owned())).await;
+        link.sign_of_life("Waiting for an answer").await;
     }
 }
 
@@ -86,17 +84,5 @@ fn as_server_request(request: InputRequest) -> ServerRequest {
         InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
         // Made by this crate, which makes none but these.
         _ => unreachable!("a question is an elicitation, a sampling or a roots request"),
-    }
-}
-
-impl Link {
-    /// Tells the client of the leg in flight how far its call has come, if it gave a token for that.
-    pub(crate) async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
-        let Some(token) = self.progress_token.clone() else { return };
-        let mut params = ProgressNotificationParam::new(token, progress);
-        params.total = total;
-        params.message = message;
-        // A client that is gone need not be told.
-        let _ = self.peer.notify_progress(params).await;
     }
 }

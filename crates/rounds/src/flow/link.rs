@@ -1,16 +1,29 @@
 //! The leg in flight, as far as a handler that outlives it may reach it.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rmcp::{
     Peer, RoleServer,
-    model::{ProgressToken, RequestMetaObject},
+    model::{ProgressNotificationParam, ProgressToken, RequestMetaObject},
     service::RequestContext,
 };
+
+/// By how much a sign of life goes on from what was said last: so little that a handler that counts in ones is not overtaken.
+const STEP: f64 = 0.001;
 
 /// The way to the client of the leg in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) peer: Peer<RoleServer>,
-    pub(crate) progress_token: Option<ProgressToken>,
+    /// What the client was told of how far its call has come, if it wants to know.
+    told: Option<Arc<Told>>,
+}
+
+#[derive(Debug)]
+struct Told {
+    token: ProgressToken,
+    /// How far, and of how much. It may not be less the next time.
+    last: Mutex<(f64, Option<f64>)>,
 }
 
 impl Link {
@@ -19,6 +32,31 @@ impl Link {
     }
 
     pub(crate) fn new(peer: Peer<RoleServer>, meta: &RequestMetaObject) -> Self {
-        Self { peer, progress_token: meta.get_progress_token() }
+        let told = meta.get_progress_token().map(|token| Arc::new(Told { token, last: Mutex::default() }));
+        Self { peer, told }
+    }
+
+    /// Tells the client of the leg in flight how far its call has come, if it gave a token for that.
+    pub(crate) async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
+        self.tell(message, |last| *last = (progress, total)).await;
+    }
+
+    /// Tells it that the call is still under way.
+    pub(crate) async fn sign_of_life(&self, message: &str) {
+        self.tell(Some(message.to_owned()), |(progress, _)| *progress += STEP).await;
+    }
+
+    async fn tell(&self, message: Option<String>, goes_on: impl FnOnce(&mut (f64, Option<f64>))) {
+        let Some(told) = &self.told else { return };
+        let (progress, total) = {
+            let mut last = told.last.lock().unwrap_or_else(PoisonError::into_inner);
+            goes_on(&mut last);
+            *last
+        };
+        let mut params = ProgressNotificationParam::new(told.token.clone(), progress);
+        params.total = total;
+        params.message = message;
+        // A client that is gone need not be told.
+        let _ = self.peer.notify_progress(params).await;
     }
 }

@@ -128,6 +128,14 @@ impl View {
         Ok(known.values.get(name).cloned())
     }
 
+    /// An effect whose value stands in the journal: nothing else in this run may have its name.
+    pub(crate) fn met_once(&self, name: &str) -> Result<(), FlowError> {
+        if self.frame.onces.known().used.insert(name.to_owned()) {
+            return Ok(());
+        }
+        Err(FlowError::DuplicateOnce { name: name.to_owned() })
+    }
+
     /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
     async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
         let Some(span) = self.frame.onces.span else { return Ok(Turn::Run(None)) };
@@ -198,13 +206,13 @@ impl Release<'_> {
     }
 
     /// Records the value, and does not wait for the ledger to say so: where it cannot, the effect's key is all that is left,
-    /// should this leg not come to reply, and waiting would change nothing about it.
+    /// should this leg not come to reply, and waiting would change nothing about it. One whose value cannot be kept has happened, too.
     fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
         let View { frame, round, .. } = self.view;
-        let json = serde_json::to_string(value).map_err(FlowError::State)?;
-        let fits = json.len() <= frame.core.limits.once_bytes;
+        let json = serde_json::to_string(value);
+        let fits = |json: &&String| json.len() <= frame.core.limits.once_bytes;
         if let Some(fence) = self.fence.take() {
-            let kept = fits.then(|| json.clone().into_bytes());
+            let kept = json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes());
             let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
             let (core, name) = (frame.core.clone(), self.name.to_owned());
             begun(async move {
@@ -214,7 +222,8 @@ impl Release<'_> {
             });
         }
         frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
-        if !fits {
+        let json = json.map_err(FlowError::State)?;
+        if !fits(&&json) {
             return Err(FlowError::OnceLost { name: self.name.to_owned() });
         }
         frame.onces.known().values.insert(self.name.to_owned(), json);

@@ -130,6 +130,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         let operation = self.journal().begin()?;
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
         if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)?.as_deref() {
+            self.view.met_once(name)?;
             return serde_json::from_str(value).map_err(FlowError::StateUnreadable);
         }
         operation.reserve_effect(name)?;

@@ -1,8 +1,11 @@
 //! Effects that happen once in a flow, however often its handler runs.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use crate::common::{
@@ -214,6 +217,28 @@ async fn a_panic_in_an_effect_gives_it_back() {
     let accepted = stage.order().await.accept("size", small());
     assert_eq!(accepted.send(&stage.client).await.error()["code"], -32603);
     assert_eq!(accepted.send(&stage.client).await.text(), "charge 1");
+}
+
+#[tokio::test]
+async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
+    let stage = Stage::of(Desk::new(|turn| async move {
+        let round = turn.round()?;
+        if let Given::Missing = round.given::<Value>("size") {
+            return ask(&round, "size");
+        }
+        // JSON has no such keys.
+        let charge = async || HashMap::from([((turn.effects.have(), 0), "charged".to_owned())]);
+        match round.once("charge", charge).await {
+            Err(FlowError::State(_)) => panic!("as the test wants it, so that the round stays open"),
+            other => Reply::text(format!("{:?}", other?)),
+        }
+    }))
+    .await;
+    let accepted = stage.order().await.accept("size", small());
+    assert_eq!(accepted.send(&stage.client).await.error()["message"], "the handler panicked");
+    let lost = "`charge` has happened, and what came of it is not kept: start the call again";
+    assert_eq!(accepted.send(&stage.client).await.error()["message"], lost);
+    assert_eq!(stage.effects.count(), 1);
 }
 
 #[tokio::test]

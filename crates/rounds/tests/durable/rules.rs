@@ -109,6 +109,23 @@ async fn a_name_stands_for_one_effect() {
 }
 
 #[tokio::test]
+async fn a_name_stands_for_one_effect_on_all_legs() {
+    async fn again(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        loop {
+            flow.once("charge", async |airline, _| airline.world.have("charge")).await?;
+            flow.confirm("More?").key("more").await?;
+        }
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", again)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    let leg = asked.accept("more", json!({"more": true})).send(&client).await;
+    let said = "two effects of this call are named `charge`: give each its own name";
+    assert_eq!(leg.error()["message"], said, "{}", leg.response());
+    assert_eq!(fleet.world.count("charge"), 1);
+}
+
+#[tokio::test]
 async fn there_is_room_for_an_entry_before_an_effect_runs() {
     async fn many(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         for n in 0..100 {

@@ -90,23 +90,39 @@ async fn a_push_waits_as_long_as_a_round_lives_with_signs_of_life() {
     let client = Client::legacy(stage.server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "weather", "_meta": {"progressToken": 7}})).await;
     let pushed = client.pushed().await.unwrap();
-    let sleepers = |wanted: usize| {
-        let clock = stage.clock.clone();
-        async move {
-            while clock.sleepers() < wanted {
-                tokio::task::yield_now().await;
-            }
-        }
-    };
-    sleepers(2).await;
+    stage.clock.until_asleep(2).await;
     stage.clock.advance(Duration::from_secs(10));
     let sign = client.notified("notifications/progress").await;
-    assert_eq!((&sign["params"]["progressToken"], &sign["params"]["progress"]), (&json!(7), &json!(1.0)));
-    sleepers(2).await;
+    assert_eq!((&sign["params"]["progressToken"], &sign["params"]["progress"]), (&json!(7), &json!(0.001)));
+    stage.clock.until_asleep(2).await;
     stage.clock.advance(Duration::from_secs(600));
     assert_eq!(leg.finish().await.text(), "Nobody answered in time: Which units?");
     let withdrawn = client.notified("notifications/cancelled").await;
     assert_eq!(&withdrawn["params"]["requestId"], pushed.id(), "the client is told not to bother");
+}
+
+#[tokio::test]
+async fn signs_of_life_go_on_from_what_was_said_last() {
+    let stage = stage(|ask: Ask| async move {
+        ask.progress(50.0, Some(100.0), None).await;
+        let one: Units = ask.form("One?").key("one").await?;
+        let two: Units = ask.form("Two?").key("two").await?;
+        Ok(format!("{one:?} {two:?}"))
+    });
+    let client = Client::legacy(stage.server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "x", "_meta": {"progressToken": 7}})).await;
+    let mut told = vec![client.notified("notifications/progress").await];
+    for _ in 0..2 {
+        let pushed = client.pushed().await.unwrap();
+        stage.clock.until_asleep(2).await;
+        stage.clock.advance(Duration::from_secs(10));
+        told.push(client.notified("notifications/progress").await);
+        pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+    }
+    assert_eq!(leg.finish().await.text(), "Metric Metric");
+    let said = told.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect::<Vec<_>>();
+    assert!(said[0] == 50.0 && said.is_sorted_by(|one, next| one < next) && said[2] < 51.0, "{said:?}");
+    assert!(told.iter().all(|told| told["params"]["total"] == 100.0), "{told:?}");
 }
 
 #[tokio::test]
