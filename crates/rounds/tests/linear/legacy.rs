@@ -112,12 +112,12 @@ async fn signs_of_life_go_on_from_what_was_said_last() {
     let client = Client::legacy(stage.server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "x", "_meta": {"progressToken": 7}})).await;
     let mut told = vec![client.notified("notifications/progress").await];
-    for _ in 0..2 {
+    for key in ["one", "two"] {
         let pushed = client.pushed().await.unwrap();
         stage.clock.until_asleep(2).await;
         stage.clock.advance(Duration::from_secs(10));
         told.push(client.notified("notifications/progress").await);
-        pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
+        pushed.answer(json!({"action": "accept", "content": {key: "metric"}})).await;
     }
     assert_eq!(leg.finish().await.text(), "Metric Metric");
     let said = told.iter().map(|told| told["params"]["progress"].as_f64().unwrap()).collect::<Vec<_>>();
