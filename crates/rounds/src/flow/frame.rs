@@ -8,6 +8,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -107,6 +108,8 @@ struct State {
     aborted: bool,
     /// The handler is over: nobody is there to be asked.
     ended: bool,
+    /// Those who wait for that.
+    outlived: Vec<oneshot::Sender<Infallible>>,
     /// The leg is gone, and the handler lives only to end an effect that it has begun.
     cancelled: bool,
     /// How many effects are under way.
@@ -247,6 +250,7 @@ impl Frame {
             wanted: None,
             aborted: false,
             ended: false,
+            outlived: Vec::new(),
             cancelled: false,
             effects: 0,
             closed: false,
@@ -387,14 +391,25 @@ impl Frame {
         wake(state);
     }
 
+    /// Becomes ready when the handler is gone: for what outlives it.
+    pub(crate) fn until_ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (outlived, ended) = oneshot::channel();
+        let mut state = self.state();
+        if !state.ended {
+            state.outlived.push(outlived);
+        }
+        // Nothing is ever sent: the other half is dropped, now or at the end.
+        async { drop(ended.await) }
+    }
+
     /// Whoever still waits for an answer learns that there will be none.
     fn end(&self) {
         let mut state = self.state();
         state.ended = true;
         state.way = Way::Closed;
-        let open = std::mem::take(&mut state.open);
+        let (open, outlived) = (std::mem::take(&mut state.open), std::mem::take(&mut state.outlived));
         drop(state);
-        drop(open);
+        drop((open, outlived));
     }
 
     /// A leg that waits for the driver learns that it will not come. Whether the handler is in the middle of an effect.

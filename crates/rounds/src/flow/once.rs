@@ -64,6 +64,10 @@ impl View {
         T: Serialize + DeserializeOwned,
         E: Into<FlowError>,
     {
+        if self.frame.is_cancelled() {
+            self.frame.until_ended().await;
+            return Err(FlowError::FlowEnded);
+        }
         if let Some(value) = self.known_value(name)? {
             return read(name, &value);
         }
@@ -72,8 +76,8 @@ impl View {
         let outcome = self.have(name, effect).await;
         drop(under_way);
         if self.frame.is_cancelled() {
-            // The leg is gone: the effect was to come to its end, and nothing after it is to begin.
-            std::future::pending::<()>().await;
+            // The leg is gone: the effect was to come to its end, and nothing after it is to begin. A task that outlives the handler goes on.
+            self.frame.until_ended().await;
         }
         outcome
     }
@@ -134,6 +138,11 @@ impl View {
             return Ok(());
         }
         Err(FlowError::DuplicateOnce { name: name.to_owned() })
+    }
+
+    /// Whether an effect has happened and its value is not kept.
+    pub(crate) fn has_lost(&self, name: &str) -> bool {
+        self.frame.onces.known().values.get(name).is_some_and(|value| value == LOST)
     }
 
     /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
@@ -222,12 +231,13 @@ impl Release<'_> {
             });
         }
         frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
-        let json = json.map_err(FlowError::State)?;
-        if !fits(&&json) {
-            return Err(FlowError::OnceLost { name: self.name.to_owned() });
+        let kept = json.as_ref().ok().filter(fits).map_or(LOST, String::as_str);
+        frame.onces.known().values.insert(self.name.to_owned(), kept.to_owned());
+        match json {
+            Ok(json) if fits(&&json) => Ok(()),
+            Ok(_) => Err(FlowError::OnceLost { name: self.name.to_owned() }),
+            Err(error) => Err(FlowError::State(error)),
         }
-        frame.onces.known().values.insert(self.name.to_owned(), json);
-        Ok(())
     }
 
     async fn give_back(&mut self) {
@@ -255,7 +265,14 @@ fn begun(recording: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
+/// What is kept of an effect whose value is not. It is no JSON.
+pub(crate) const LOST: &str = "";
+
+/// The value of an effect that has happened.
+pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
+    if value == LOST {
+        return Err(FlowError::OnceLost { name: name.to_owned() });
+    }
     serde_json::from_str(value).map_err(|error| {
         tracing::warn!(target: "rounds", name, error = place(&error), "the value of an effect has another type now");
         FlowError::StateUnreadable(error)

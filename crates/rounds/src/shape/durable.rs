@@ -26,6 +26,7 @@ use crate::{
     flow::{
         frame::Question,
         journal::{Entry, Journal, Operation},
+        once,
         view::View,
     },
     form::FormType,
@@ -131,14 +132,18 @@ impl<S: Send + Sync + 'static> Durable<S> {
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
         if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)?.as_deref() {
             self.view.met_once(name)?;
-            return serde_json::from_str(value).map_err(FlowError::StateUnreadable);
+            return once::read(name, value);
         }
         operation.reserve_effect(name)?;
         let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
-        let value = self.view.once(name, async || effect(&self.server, &key).await).await?;
-        let json = serde_json::to_string(&value).map_err(FlowError::State)?;
+        let had = self.view.once(name, async || effect(&self.server, &key).await).await;
+        let json = match &had {
+            Ok(value) => serde_json::to_string(value).map_err(FlowError::State)?,
+            Err(_) if self.view.has_lost(name) => once::LOST.to_owned(),
+            Err(_) => return had,
+        };
         operation.record(Entry::Once { name: name.to_owned(), value: json })?;
-        Ok(value)
+        had
     }
 
     /// The time, the same whenever the handler is run again.

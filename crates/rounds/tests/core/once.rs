@@ -132,6 +132,95 @@ async fn an_effect_that_has_begun_comes_to_its_end_when_its_leg_is_cancelled_and
 }
 
 #[tokio::test]
+async fn no_effect_begins_in_a_handler_that_lives_only_to_end_another() {
+    let (gate, other, gone) = (Gate::new(), Gate::new(), Gone::default());
+    let (waits, later, held) = (gate.clone(), other.clone(), gone.clone());
+    let stage = Stage::of(Desk::new(move |turn| {
+        let (waits, later, held) = (waits.clone(), later.clone(), held.clone());
+        async move {
+            let round = turn.round()?;
+            if let Given::Missing = round.given::<Value>("size") {
+                return ask(&round, "size");
+            }
+            let _guard = held.guard();
+            let one = round.once("one", async || {
+                waits.pass().await;
+                turn.effects.have()
+            });
+            let two = async {
+                later.pass().await;
+                round.once("two", async || turn.effects.have()).await
+            };
+            Reply::text(format!("{:?}", tokio::join!(one, two)))
+        }
+    }))
+    .await;
+    let leg = stage.order().await.accept("size", small()).start(&stage.client).await;
+    gate.reached().await;
+    other.reached().await;
+    leg.cancel().await;
+    stage.events.until(1, |station| matches!(station, Station::Ended(rounds::observe::Outcome::Cancelled))).await;
+    other.open();
+    gate.open();
+    while !gone.is_gone() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stage.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_task_that_outlives_its_handler_goes_on_after_its_effect() {
+    let (gate, gone, after) = (Gate::new(), Gone::default(), Arc::new(AtomicUsize::new(0)));
+    let (waits, held, counted) = (gate.clone(), gone.clone(), after.clone());
+    let stage = Stage::of(Desk::new(move |turn| {
+        let (waits, held, after) = (waits.clone(), held.clone(), counted.clone());
+        async move {
+            let (round, begun) = (turn.round()?, waits.clone());
+            tokio::spawn(async move {
+                let _guard = held.guard();
+                let had = round.once("audit", async || waits.pass().await).await;
+                assert!(had.is_ok(), "{had:?}");
+                let late = round.once("late", async || unreachable!("the flow is over")).await;
+                assert!(matches!(late, Err::<(), _>(FlowError::FlowEnded)), "{late:?}");
+                after.fetch_add(1, Ordering::SeqCst);
+            });
+            begun.reached().await;
+            Reply::text("done")
+        }
+    }))
+    .await;
+    assert_eq!(stage.client.call("order", json!({})).await.text(), "done");
+    gate.open();
+    while !gone.is_gone() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(after.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_effect_of_a_first_leg_whose_value_is_not_kept_does_not_happen_again() {
+    let stage = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            let report = async || {
+                turn.effects.have();
+                "long ".repeat(100)
+            };
+            let lost = round.once("report", report).await.unwrap_err();
+            assert!(matches!(lost, FlowError::OnceLost { .. }), "{lost}");
+            match round.given::<Value>("size") {
+                Given::Missing => ask(&round, "size"),
+                _ => Reply::text("sold"),
+            }
+        }),
+        |builder| builder.limits(Limits::default().with_onces(4, 100)),
+    )
+    .await;
+    assert_eq!(stage.order().await.accept("size", small()).send(&stage.client).await.text(), "sold");
+    assert_eq!((stage.runs(), stage.effects.count()), (2, 1));
+}
+
+#[tokio::test]
 async fn a_first_leg_that_is_cancelled_ends_its_effect_too() {
     let gate = Gate::new();
     let waits = gate.clone();

@@ -126,6 +126,25 @@ async fn a_name_stands_for_one_effect_on_all_legs() {
 }
 
 #[tokio::test]
+async fn an_effect_whose_value_is_not_kept_does_not_happen_again() {
+    async fn lost(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        let report = async |airline: &Airline, _: &str| {
+            airline.world.have("report");
+            "long ".repeat(10_000)
+        };
+        let lost = flow.once("report", report).await.unwrap_err();
+        flow.confirm("Go on?").key("on").await?;
+        Ok(lost.to_string())
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", lost)).await;
+    let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+    let said = asked.accept("on", json!({"on": true})).send(&client).await;
+    assert_eq!(said.text(), "`report` has happened, and what came of it is not kept: start the call again");
+    assert_eq!(fleet.world.count("report"), 1);
+}
+
+#[tokio::test]
 async fn there_is_room_for_an_entry_before_an_effect_runs() {
     async fn many(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         for n in 0..100 {
