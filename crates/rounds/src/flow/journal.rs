@@ -364,7 +364,10 @@ impl<'a> Operation<'a> {
                 let behind = (at..).find(|place| !entry(*place).is_some_and(of_group)).unwrap_or(at);
                 let unmet = |place: &usize| !met.contains(&(place - at));
                 let is_wanted = |place: &usize| entry(*place).is_some_and(|entry| same(entry, wanted));
-                ((at..behind).filter(unmet).find(is_wanted), behind)
+                // One of the same key that is not the same was another question when it was answered.
+                let is_named_so = |place: &usize| entry(*place).is_some_and(|entry| entry.key() == wanted.key());
+                let stranger = (at..behind).filter(unmet).find(is_named_so).unwrap_or(behind);
+                ((at..behind).filter(unmet).find(is_wanted), stranger)
             }
         };
         if let Some(place) = place {

@@ -87,6 +87,32 @@ async fn a_changed_way_ends_the_flow_with_the_frozen_error_and_has_no_effect() {
     }
 }
 
+version!(together, |flow| {
+    let seat = flow.form::<String>("Which seat?").key("seat");
+    let (seat, meal) = flow.all((seat, flow.form::<String>("Which meal?").key("meal"))).await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{seat} {meal} {sure}"))
+});
+
+version!(together_reworded, |flow| {
+    let seat = flow.form::<String>("Which seat would you like?").key("seat");
+    let (seat, meal) = flow.all((seat, flow.form::<String>("Which meal?").key("meal"))).await?;
+    let sure = flow.confirm("Sure?").await?;
+    Ok(format!("{seat} {meal} {sure}"))
+});
+
+#[tokio::test]
+async fn a_question_among_others_that_was_answered_and_is_reworded_ends_the_flow_too() {
+    let fleet = Fleet::new();
+    let old = fleet.instance(durable("book", "", together)).await;
+    let asked = old.call("book", json!({"to": "Rome"})).await.asked();
+    let both = asked.accept("seat", json!({"seat": "4C"})).accept("meal", json!({"meal": "soup"}));
+    let sure = both.send(&old).await.asked().accept("confirm", json!({"confirm": true}));
+    let new = fleet.instance(durable("book", "", together_reworded)).await;
+    sure.send(&new).await.frozen();
+    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
+}
+
 #[tokio::test]
 async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_ones() {
     let fleet = Fleet::new();
