@@ -33,7 +33,7 @@ const ABANDONED: usize = 1000;
 ///
 /// Each call ends within [the timeout](RedisLedgerBuilder::timeout), with an error that makes the leg one that can be tried
 /// again. Nothing is run that could not be claimed. The connection comes back by itself. A claim whose answer was lost on
-/// the way is given back as soon as Redis can be reached.
+/// the way is given back as soon as Redis can be reached, if that is before its lease has lapsed.
 ///
 /// # What Redis sees
 ///

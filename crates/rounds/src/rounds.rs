@@ -100,8 +100,9 @@ impl<H: ServerHandler> Rounds<H> {
         self.core.frames.count()
     }
 
-    /// For how long the oldest of those [handlers](Self::waiting) has been waiting for its answer; none when none waits. It looks at
-    /// each of them: ask as often as a dashboard does, not as often as a request comes.
+    /// For how long the oldest of the [handlers](Self::waiting) that are kept between legs has been waiting for its answer; none when none
+    /// is. Those whose question was pushed are in a call in flight, and do not count. It looks at each of them: ask as often as a
+    /// dashboard does, not as often as a request comes.
     pub fn oldest_wait(&self) -> Option<Duration> {
         Some(self.core.now().since(self.core.frames.oldest_wait()?))
     }
@@ -221,13 +222,15 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// How long a person has to answer a round: ten minutes by default. A handler that waits for longer is dropped.
+    /// How long a person has to answer a round: ten minutes by default. A handler that waits for longer is dropped; one whose question was
+    /// pushed gets [`FlowError::NotInTime`](crate::FlowError::NotInTime).
     pub fn round_lifetime(mut self, lifetime: Duration) -> Self {
         self.round_lifetime = lifetime;
         self
     }
 
-    /// How long a flow may take in all, from its first leg: an hour by default.
+    /// How long a flow may take in all, from the first leg, or in the legacy era from the first question: an hour by default. Nothing
+    /// is asked or answered beyond it; a leg that asks nothing any more is not broken off.
     pub fn flow_deadline(mut self, deadline: Duration) -> Self {
         self.flow_deadline = deadline;
         self

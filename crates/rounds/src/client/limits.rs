@@ -16,7 +16,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Limits {
     /// How many rounds: 10, as other clients have it. Those count in which the server asks nothing and wants to be called
-    /// again, and those of a pending call before it was driven.
+    /// again, and those of a pending call before it was driven. It is looked at when the server asks: a pending call that has had more
+    /// is answered once when it is driven.
     pub rounds: u32,
     /// How long the server may take, in all: 5 minutes. While a person thinks, the clock stands still.
     pub total: Duration,

@@ -61,8 +61,8 @@
 //!
 //! # What a server is trusted with
 //!
-//! Nothing. Its state is carried and not looked at, and is given back to nobody else; a state, a set of questions or an
-//! error that is too large is refused; what is no question is an error, with the server's fault in words
+//! Nothing. Its state is carried and not looked at, and is given back to nobody else; a state or a set of
+//! questions that is too large is refused; what is no question is an error, with the server's fault in words
 //! ([`BadServer`]). Texts to be shown are the server's own: show who asks ([`Question::origin`]), take control characters
 //! out, show a URL whole and do not open it unasked.
 //!

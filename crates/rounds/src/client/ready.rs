@@ -19,7 +19,8 @@ pub fn scripted() -> Scripted {
     Scripted::default()
 }
 
-/// Answers forms with their defaults, and shows nobody anything: a form that lacks one is cancelled, and so is a page.
+/// Answers forms with their defaults, and shows nobody anything: a form that requires what has no default is cancelled, and pages are not
+/// answered.
 pub fn defaults_only() -> DefaultsOnly {
     DefaultsOnly
 }

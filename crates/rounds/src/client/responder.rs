@@ -44,7 +44,8 @@ pub trait Responder: Send + Sync {
     }
 
     /// Whether the questions of one round may be asked together. By default they are asked one after the other, as
-    /// befits a person at a terminal.
+    /// befits a person at a terminal. Servers of the legacy era push each question by itself: a [`Host`](super::Host) hands those on as they
+    /// come, also while another is being answered.
     fn is_concurrent(&self) -> bool {
         false
     }

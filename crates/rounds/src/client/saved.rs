@@ -48,7 +48,7 @@ impl Pending {
         serde_json::to_string(&Saved::of(self)).unwrap_or_default()
     }
 
-    /// The call that was kept. Its questions and answers are checked as if they had just come.
+    /// The call that was kept. Its questions and answers are checked as if they had just come, but for their sizes.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ impl<'a> Server<'a> {
         self
     }
 
-    /// Measures time by this clock: how long a question is good for, and the limits of [`drive`](super::drive).
+    /// Measures time by this clock: when a question came, and the limits of [`drive`](super::drive).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self

@@ -19,6 +19,10 @@ use crate::clock::{BoxFuture, Timestamp};
 /// as many as the limit, new flows are refused instead. Replies are kept within a budget of bytes, and the oldest go
 /// first; a retry of one that is gone gets the frozen error, and never runs again.
 ///
+/// States that [spill](crate::RoundsBuilder::spill) are in neither budget: each is as large as
+/// [`Limits::spill_bytes`](crate::Limits::spill_bytes) at most, and is kept as long as its round. Rounds and effects of flows that were let in
+/// are kept beyond the limit of claims.
+///
 /// It forgets everything on a restart. With keys that outlive the process, a token of a [`Round`](crate::Round) that was
 /// used before the restart can then be used once more until it expires; where that matters, share a ledger that outlives
 /// the process too.

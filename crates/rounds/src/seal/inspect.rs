@@ -54,7 +54,8 @@ impl Inspected {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when it is no token, no key of the ring sealed it for this audience, or it was changed.
+    /// [`Refusal`] when it is no token, no key of the ring sealed it for this audience, it was changed, or it is of a version that is not
+    /// known here.
     pub fn open(keys: &KeyRing, audience: &str, token: &str) -> Result<Self, Refusal> {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;

@@ -295,7 +295,11 @@ impl<T: Send + 'static> Asking<T> {
 
     /// How long this question may wait, in place of [a round's lifetime](crate::RoundsBuilder::round_lifetime); shorter or
     /// longer, but not beyond the flow's deadline. When it is over, the question is withdrawn and gives
-    /// [`FlowError::NotInTime`].
+    /// [`FlowError::NotInTime`], unless the round is over with it: a round lives for its lifetime, or as long as its most patient
+    /// question, and then ends the handler.
+    ///
+    /// A handler with a [`Durable`](crate::Durable) is not there while its question waits. The client is told this time, and an answer that comes
+    /// later is still taken, as long as the round lives.
     pub fn within(mut self, time: Duration) -> Self {
         self.within = Some(time);
         self

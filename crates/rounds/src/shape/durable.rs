@@ -92,7 +92,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.ask.roots()
     }
 
-    /// Asks several questions in one round: a pair, a triple or four. Gives what was accepted; a refusal of any is its error.
+    /// Asks several questions in one round: a pair, a triple or four. Gives what was accepted; a refusal of any is its error. A key
+    /// that two of them have gets a number at the second, also where it was given.
     ///
     /// # Errors
     ///
