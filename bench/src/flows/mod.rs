@@ -198,9 +198,9 @@ fn report(rows: &[Row], parted: bool) -> Section {
         title: "A whole call over HTTP",
         text: format!(
             "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
-             other. Every server is a process of its own, in axum but for those at a `Port` of ours. {where_} CPU is what the system has on a server's account for each flow, in the \
-             program and in the kernel. Medians of {TURNS} turns of {} ms, in which \
-             all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
+             other. Every server is a process of its own, in axum but for those at a `Port` of ours. {where_} CPU is what the \
+             system has on a server's account for each flow, in the program and in the kernel. Medians of {TURNS} turns of {} ms, in \
+             which all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
              flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \
              ledger in memory holds {} claims in place of 100,000, since a closed loop would fill it.",
             TURN.as_millis(),

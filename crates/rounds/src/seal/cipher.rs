@@ -3,8 +3,6 @@
 //! The token and the records of a ledger are both made of these, each with keys and a context of its own: what is authenticated
 //! beside the ciphertext, with the key id in it. The nonce is bound by the cipher itself.
 
-use std::ops::Deref;
-
 use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
@@ -27,6 +25,11 @@ impl Plaintext {
         all.extend_from_slice(&[0; HEAD_BYTES]);
         Self(all)
     }
+
+    #[cfg(test)]
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        self.0[HEAD_BYTES..].to_vec()
+    }
 }
 
 impl Extend<u8> for Plaintext {
@@ -41,14 +44,6 @@ impl<T: AsRef<[u8]> + ?Sized> From<&T> for Plaintext {
         let mut plaintext = Self::with_capacity(bytes.len());
         plaintext.0.extend_from_slice(bytes);
         plaintext
-    }
-}
-
-impl Deref for Plaintext {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0[HEAD_BYTES..]
     }
 }
 
