@@ -63,6 +63,15 @@ impl Connection {
         self.bounded(number, sending).await
     }
 
+    /// How many listen to a channel.
+    pub(crate) async fn listeners(&self, channel: &str) -> Result<u64, Away> {
+        let (mut manager, number) = self.current();
+        let mut count = redis::cmd("PUBSUB");
+        count.arg("NUMSUB").arg(channel);
+        let (_, listeners): (String, u64) = self.bounded(number, count.query_async(&mut manager)).await?;
+        Ok(listeners)
+    }
+
     /// Looks at a part of all names.
     pub(crate) async fn scan(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<String>), Away> {
         let (mut manager, number) = self.current();

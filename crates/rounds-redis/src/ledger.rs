@@ -22,7 +22,10 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 /// For how long a waiter counts without having looked. Far longer than it takes until the next look.
 const COUNTS: Duration = Duration::from_secs(3);
 
-/// How many claims that nobody heard of are looked for at once. A Redis that comes back is not to be greeted by more.
+/// For how long it is tried to give up a claim: longer than most leases.
+const GIVING_BACK: Duration = Duration::from_secs(60);
+
+/// How many claims are given back at once. A Redis that comes back is not to be greeted by more.
 const ABANDONED: usize = 1000;
 
 /// Keeps claims, replies and whatever else is recorded of a flow in Redis, for all instances of a server.
@@ -33,7 +36,7 @@ const ABANDONED: usize = 1000;
 ///
 /// Each call ends within [the timeout](RedisLedgerBuilder::timeout), with an error that makes the leg one that can be tried
 /// again. Nothing is run that could not be claimed. The connection comes back by itself. A claim whose answer was lost on
-/// the way is given back as soon as Redis can be reached, if that is before its lease has lapsed.
+/// the way, or that could not be given up, is given back as soon as Redis can be reached, within its lease or a minute.
 ///
 /// # What Redis sees
 ///
@@ -45,7 +48,7 @@ pub struct RedisLedger {
     /// By what the waiters of this process are known.
     instance: [u8; 16],
     waiting: Waiting,
-    /// How many claims that nobody heard of may still be looked for.
+    /// How many more claims may be given back in the background.
     abandoned: Arc<Semaphore>,
 }
 
@@ -124,24 +127,22 @@ impl RedisLedger {
         call.key(self.key(id)).key(self.waiters_key(id));
         call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
         call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
+        // From now on: whoever gives the round up in the moment in which Redis says that it runs has to see that it is awaited.
+        let waiter = self.waiting.enter(id);
         match self.call::<Value>(&call).await {
-            Ok(answer) => Ok(self.claimed(id, answer)?),
+            Ok(answer) => Ok(self.claimed(id, answer, waiter)?),
             Err(away) => {
-                // It may have been claimed for nobody. Where too many were, their leases have to lapse.
-                if let Ok(permit) = self.abandoned.clone().try_acquire_owned() {
-                    let abandoning = self.clone().abandon(id, claimant, bid.lease);
-                    tokio::spawn(async move {
-                        abandoning.await;
-                        drop(permit);
-                    });
-                }
+                // It may have been claimed for nobody. The call may be on its way for long, so it is looked for more than once.
+                let mut abandon = scripts::ABANDON.prepare_invoke();
+                abandon.key(self.key(id)).arg(&claimant);
+                self.give_back(id, abandon, bid.lease, |found| found == 1);
                 Err(away.into())
             }
         }
     }
 
     /// Reads what the script said, to the letter: what is not understood is not a claim.
-    fn claimed(&self, id: ClaimId, answer: Value) -> Result<Claimed, Away> {
+    fn claimed(&self, id: ClaimId, answer: Value, waiter: Waiter) -> Result<Claimed, Away> {
         let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?;
         if parts.is_empty() {
             return Err(Away::Garbage);
@@ -153,7 +154,7 @@ impl RedisLedger {
                 let Value::Int(fence) = *fence else { return Err(Away::Garbage) };
                 Claimed::Fresh { fence: fence.try_into().map_err(|_| Away::Garbage)?, spilled: bytes(spilled)? }
             }
-            ("running", []) => Claimed::Running(Box::pin(self.clone().changed(id, self.waiting.enter(id)))),
+            ("running", []) => Claimed::Running(Box::pin(self.clone().changed(id, waiter))),
             ("done", [reply]) => Claimed::Done(bytes(reply)?),
             ("other", []) => Claimed::AnsweredOtherwise,
             ("dead", []) => Claimed::Dead,
@@ -178,21 +179,24 @@ impl RedisLedger {
         }
     }
 
-    /// Gives back what was claimed for somebody who did not learn of it, as soon as Redis can be reached. A call may be on its
-    /// way for long, so it is looked for more than once; when its lease has lapsed it no longer matters.
-    async fn abandon(self, id: ClaimId, claimant: [u8; 16], lease: Duration) {
-        let mut call = scripts::ABANDON.prepare_invoke();
-        call.key(self.key(id)).arg(&claimant);
-        let (mut pause, mut left) = (Duration::from_millis(100), lease);
-        while !left.is_zero() {
-            sleep(pause).await;
-            if matches!(self.call(&call).await, Ok(1)) {
-                self.waiting.wake(id);
-                return;
+    /// Gives a claim back as soon as Redis can be reached, by calls that are made until one has `done` it. Where too many are to
+    /// be given back, their leases have to lapse.
+    fn give_back(&self, id: ClaimId, call: ScriptInvocation<'static>, within: Duration, done: fn(i64) -> bool) {
+        let Ok(permit) = self.abandoned.clone().try_acquire_owned() else { return };
+        let ledger = self.clone();
+        tokio::spawn(async move {
+            let (mut pause, mut left) = (Duration::from_millis(100), within);
+            while !left.is_zero() {
+                sleep(pause).await;
+                if ledger.call(&call).await.is_ok_and(done) {
+                    ledger.waiting.wake(id);
+                    break;
+                }
+                left = left.saturating_sub(pause);
+                pause = (pause * 2).min(Duration::from_secs(1));
             }
-            left = left.saturating_sub(pause);
-            pause = (pause * 2).min(Duration::from_secs(1));
-        }
+            drop(permit);
+        });
     }
 }
 
@@ -266,7 +270,11 @@ impl Ledger for RedisLedger {
             let mut call = scripts::RELEASE.prepare_invoke();
             call.key(self.key(id)).key(self.waiters_key(id));
             call.arg(fence).arg(orphaned(orphan)).arg(u8::from(unless_awaited)).arg(&self.instance);
-            let kept = yes_or_no(self.call(&call).await?)?;
+            let released = self.call(&call).await;
+            if released.is_err() && !unless_awaited {
+                self.give_back(id, call, GIVING_BACK, |_| true);
+            }
+            let kept = yes_or_no(released?)?;
             if !kept {
                 self.waiting.wake(id);
             }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fmt::Write as _,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -27,15 +27,17 @@ const LONGEST: usize = 64;
 /// # When Redis is away
 ///
 /// Each call ends within [the timeout](RedisRelayBuilder::timeout), and the leg is told to try again. This instance subscribes
-/// again by itself. For three seconds after that it does not take an instance for gone that is not heard of yet: it may
-/// be on its way back as well.
+/// again by itself, also when another Redis has taken the place of the one where it had. For three times the timeout after that
+/// it does not take an instance for gone that is not heard of yet: it may be on its way back as well. All instances have the
+/// same timeout.
 ///
 /// It is dropped with the server that it was given to, and ends then.
 pub struct RedisRelay {
-    connection: Connection,
+    connection: Arc<Connection>,
     prefix: String,
     here: String,
-    /// Whether "nobody heard it" is the whole truth. In a cluster only those count who listen to the same node.
+    /// Whether "nobody heard it" is the whole truth. In a cluster only those count who listen to the same node, and something in
+    /// between may not tell.
     counts: bool,
     standing: Standing,
     listening: Mutex<Listening>,
@@ -72,10 +74,14 @@ impl RedisRelay {
 
     async fn publish(&self, to: &str, message: &[u8]) -> Result<bool, Away> {
         let Published { heard, broken } = self.connection.publish(&channel(&self.prefix, to), message).await?;
-        match heard {
-            0 if self.counts && (broken || !self.standing.is_steady()) => Err(Away::Unsettled),
-            0 => Ok(!self.counts),
-            _ => Ok(true),
+        if heard > 0 || !self.counts {
+            return Ok(true);
+        }
+        // A Redis to which not even this instance listens has just taken the place of another: nobody has come over yet.
+        let tells = !broken && self.standing.is_steady();
+        match tells && self.connection.listeners(&channel(&self.prefix, &self.here)).await? > 0 {
+            true => Ok(false),
+            false => Err(Away::Unsettled),
         }
     }
 }
@@ -95,7 +101,8 @@ impl Relay for RedisRelay {
         *listening = match std::mem::replace(&mut *listening, Listening::Between) {
             Listening::NotYet(parts) => {
                 let (subscription, line, runtime) = *parts;
-                let task = runtime.spawn(line.listen(subscription, inbox, self.standing.clone()));
+                let sending = self.counts.then(|| self.connection.clone());
+                let task = runtime.spawn(line.listen(subscription, inbox, self.standing.clone(), sending));
                 Listening::Since(task.abort_handle())
             }
             // Another server would get the messages of the first.
@@ -160,12 +167,14 @@ impl RedisRelayBuilder {
             .map_err(|_| Away::Silent { after: time })
             .and_then(|subscribed| subscribed.map_err(Away::Failed))
             .map_err(ConnectError::unreachable)?;
+        let counts = connect::field(&cluster, "cluster_enabled") == Some("0")
+            && connection.listeners(&channel(&prefix, &here)).await.is_ok_and(|listeners| listeners > 0);
         Ok(RedisRelay {
-            connection,
+            connection: Arc::new(connection),
             prefix,
             here,
-            counts: connect::field(&cluster, "cluster_enabled") == Some("0"),
-            standing: Standing::default(),
+            counts,
+            standing: Standing::new(time),
             listening: Mutex::new(Listening::NotYet(Box::new((subscription, line, Handle::current())))),
         })
     }

@@ -1,7 +1,7 @@
 //! The channel of this instance: it is listened to for as long as the server lives, however often Redis goes away.
 
 use std::{
-    future::poll_fn,
+    future::{pending, poll_fn},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,11 +14,10 @@ use redis::{
 use rounds::Inbox;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::connection::Connection;
+
 /// After how long it is tried again to subscribe, first and at last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-
-/// How long those who lost Redis together with this instance may take to come back: until they know of it, and then a few tries.
-const SETTLING: Duration = Duration::from_secs(3);
 
 /// What it takes to subscribe.
 pub(crate) struct Line {
@@ -41,14 +40,35 @@ impl Line {
     }
 
     /// Hands over what comes, and subscribes again whenever the connection is lost.
-    pub(crate) async fn listen(self, mut subscription: Subscription, inbox: Inbox, standing: Standing) {
+    pub(crate) async fn listen(
+        self,
+        mut subscription: Subscription,
+        inbox: Inbox,
+        standing: Standing,
+        sending: Option<Arc<Connection>>,
+    ) {
         loop {
-            subscription.deliver(&inbox, self.timeout).await;
+            tokio::select! {
+                () = subscription.deliver(&inbox, self.timeout) => {}
+                () = self.misses_it(sending.as_deref()) => {}
+            }
             standing.lost();
             tracing::warn!(target: "rounds", "the subscription to Redis is lost: legs from other instances do not arrive");
             subscription = self.again().await;
             standing.regained();
             tracing::warn!(target: "rounds", "subscribed to Redis again");
+        }
+    }
+
+    /// Until messages are sent to a Redis where this instance does not listen: another has taken the place of the one where it
+    /// does. Where that cannot be told, for ever.
+    async fn misses_it(&self, sending: Option<&Connection>) {
+        let Some(connection) = sending else { return pending().await };
+        loop {
+            sleep(self.timeout).await;
+            if let Ok(0) = connection.listeners(&self.channel).await {
+                return;
+            }
         }
     }
 
@@ -91,23 +111,31 @@ impl Subscription {
 }
 
 /// Whether this instance can tell who is there.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Standing(Arc<Mutex<Stands>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    stands: Arc<Mutex<Stands>>,
+    /// How long those who lost Redis together with this instance may take to come back: until they know of it, and then a few
+    /// tries.
+    settling: Duration,
+}
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Stands {
-    #[default]
     FromTheStart,
     Not,
     Since(Instant),
 }
 
 impl Standing {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self { stands: Arc::new(Mutex::new(Stands::FromTheStart)), settling: 3 * timeout }
+    }
+
     pub(crate) fn is_steady(&self) -> bool {
         match *self.stands() {
             Stands::FromTheStart => true,
             Stands::Not => false,
-            Stands::Since(moment) => moment.elapsed() >= SETTLING,
+            Stands::Since(moment) => moment.elapsed() >= self.settling,
         }
     }
 
@@ -120,6 +148,6 @@ impl Standing {
     }
 
     fn stands(&self) -> MutexGuard<'_, Stands> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

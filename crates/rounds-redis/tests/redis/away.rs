@@ -145,7 +145,7 @@ impl Cable {
     }
 
     /// Whoever connects from now on comes to another Redis, as when a name has a new address.
-    fn lead_to(&self, redis: &Redis) {
+    pub(crate) fn lead_to(&self, redis: &Redis) {
         *self.leads_to.lock().unwrap() = redis.socket();
     }
 
@@ -188,6 +188,21 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
     assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
     assert!(!ledger.settle(round(2, 1), 1, None, None).await.unwrap(), "and another call is another");
+}
+
+#[tokio::test]
+async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let ledger = in_time(connecting).await.unwrap();
+    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let other = redis.ledger().await;
+    let Ok(Claimed::Running(waiting)) = other.claim(round(1, 1), bid(0)).await else { panic!() };
+    cable.cut();
+    assert!(in_time(ledger.release(round(1, 1), 1, Orphan::Free, false)).await.is_err());
+    in_time(waiting).await;
+    assert!(matches!(other.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 2, .. })));
 }
 
 #[tokio::test]

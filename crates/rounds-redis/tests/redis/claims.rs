@@ -120,6 +120,24 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     assert!(matches!(there.claim(id, bid(1)).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
 }
 
+/// Redis has said that the round runs, and who asked has not read it yet.
+#[tokio::test]
+async fn who_is_about_to_wait_keeps_a_run_going() {
+    let redis = Redis::start();
+    let ledger = redis.builder().timeout(Duration::from_secs(20)).connect().await.unwrap();
+    let id = round(1, 1);
+    assert!(matches!(ledger.claim(id, bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    redis.pause();
+    let (claimed, kept, ()) = tokio::join! {
+        biased;
+        ledger.claim(id, bid(0)),
+        ledger.release(id, 1, Orphan::Free, true),
+        async { redis.go_on() },
+    };
+    assert!(matches!(claimed, Ok(Claimed::Running(_))));
+    assert!(kept.unwrap(), "somebody waits");
+}
+
 #[tokio::test]
 async fn the_claims_that_are_kept_can_be_counted() {
     let redis = Redis::start();

@@ -176,6 +176,42 @@ async fn a_connection_on_which_nothing_comes_any_more_is_given_up() {
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
+/// Redis counts it as heard, and it goes where nobody reads any more.
+#[tokio::test]
+async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
+    let redis = Redis::start();
+    let cable = Cable::to(&redis).await;
+    let relay = RedisRelay::builder(cable.url.clone(), "a").timeout(Duration::from_millis(200)).connect();
+    let a = Instance::with(&redis, in_time(relay).await.unwrap(), |builder| builder).await;
+    let b = Instance::new(&redis, "b").await;
+    let answered = a.begun().await;
+    cable.cut();
+    assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
+}
+
+/// The name has a new address. Whoever listens still listens at the old one, which keeps its connections or lets them hang.
+#[tokio::test]
+async fn another_redis_that_takes_over_costs_retries_and_no_flow() {
+    let claims = Redis::start();
+    for hangs in [false, true] {
+        let (old, new) = (Redis::start(), Redis::start());
+        let cable = Cable::to(&old).await;
+        let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(300)).connect();
+        let a = Instance::with(&claims, in_time(relay("a")).await.unwrap(), |builder| builder).await;
+        let b = Instance::with(&claims, in_time(relay("b")).await.unwrap(), |builder| builder).await;
+        let answered = a.begun().await;
+        cable.lead_to(&new);
+        if hangs {
+            cable.cut();
+        } else {
+            let _: i64 = old.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+        }
+        assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED, "hangs: {hangs}");
+        assert!(b.was_routed_to(&a));
+        assert_eq!(a.events.runs("wrap"), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_silent_redis_holds_nobody_up_for_long() {
     let redis = Redis::start();

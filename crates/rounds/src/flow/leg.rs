@@ -321,7 +321,7 @@ impl<'a> Leg<'a> {
         let again = match envelope.resume.again(spilled.as_deref()) {
             Ok(again) => again,
             Err(refusal) => {
-                drop(self.core.ledger.release(self.round.claim(), fence, orphan, false).await);
+                self.give_back(fence).await;
                 return Err(self.refuse(refusal));
             }
         };
@@ -369,7 +369,8 @@ impl<'a> Leg<'a> {
         let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
         let deadline = envelope.span.deadline;
         let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
-            return Err(self.nobody_there(fence).await);
+            self.give_back(fence).await;
+            return Err(self.refuse(Refusal::FrameGone));
         };
         let recorded = self.record::<X>(held, concluded).await;
         if recorded.is_err() {
@@ -379,10 +380,10 @@ impl<'a> Leg<'a> {
         recorded
     }
 
-    /// No handler waits here, or nobody can reach it. Nothing was run: whoever has it may still answer.
-    async fn nobody_there(&self, fence: Fence) -> Stop {
+    /// Gives back a round that was claimed and not run: whoever has its handler may still answer.
+    async fn give_back(&self, fence: Fence) {
+        // A ledger that is away may do it later, and otherwise the lease lapses.
         drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
-        self.refuse(Refusal::FrameGone)
     }
 
     /// What a leg brings along to claim its round. Of the answers, those to what was asked count.
@@ -421,18 +422,25 @@ impl<'a> Leg<'a> {
                 None => Err(self.refuse(Refusal::ReplyGone)),
             },
             // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.
-            Routed::Silent => {
+            Routed::Silent(away) => {
                 bid.keep = self.keep(envelope.span);
                 match self.claim(bid, envelope.span.expires_at, leg_token).await? {
                     Won::Reply(reply) => self.replay::<X>(&reply),
-                    Won::Run { fence, .. } => Err(self.nobody_there(fence).await),
+                    Won::Run { fence, .. } => {
+                        self.give_back(fence).await;
+                        Err(away.map_or_else(|| self.refuse(Refusal::FrameGone), |away| FlowError::retry(away).into()))
+                    }
                 }
             }
             // It may have replied before it went, and its reply is still there.
             Routed::Gone => match self.core.claim(self.round.claim(), bid).await.map_err(unavailable)? {
                 Claimed::Done(Some(reply)) => self.replay::<X>(&reply),
-                Claimed::Fresh { fence, .. } => Err(self.nobody_there(fence).await),
-                _ => Err(self.refuse(Refusal::FrameGone)),
+                claimed => {
+                    if let Claimed::Fresh { fence, .. } = claimed {
+                        self.give_back(fence).await;
+                    }
+                    Err(self.refuse(Refusal::FrameGone))
+                }
             },
         }
     }

@@ -31,8 +31,12 @@ use crate::{
 /// How often the owner says that it is still at it.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(700);
 
-/// After how long without a sign the owner counts as gone.
-const SILENCE: Duration = Duration::from_secs(2);
+/// After how long without a sign an errand is sent once more, as it may have got lost. After as long again, the owner counts as
+/// gone.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// After how long a message that is still being sent is given up.
+const SENDING: Duration = Duration::from_secs(2);
 
 /// A leg, as it is handed to another instance.
 #[derive(Debug, Serialize, Deserialize)]
@@ -78,9 +82,9 @@ type Id = [u8; 16];
 
 /// What one instance says to another.
 #[derive(Debug, Serialize, Deserialize)]
-struct Message {
+struct Message<B = Body> {
     id: Id,
-    body: Body,
+    body: B,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,8 +98,6 @@ enum Body {
     /// The reply, as a ledger keeps it.
     Report(Vec<u8>),
     Cancel,
-    /// To find out whether anybody is there: it says nothing.
-    Knock,
 }
 
 /// What is under way between this instance and others.
@@ -123,8 +125,8 @@ pub(super) enum Routed {
     Reply(Vec<u8>),
     /// The owner is gone for certain.
     Gone,
-    /// Nothing was heard of the owner for too long.
-    Silent,
+    /// Nothing was heard of the owner for too long. Where the relay is away by then, that says nothing about the owner.
+    Silent(Option<RelayError>),
     Cancelled,
 }
 
@@ -140,28 +142,36 @@ pub(super) async fn hand(
     let (sender, mut receiver) = mpsc::unbounded_channel();
     core.routes.sent().insert(id, sender);
     let _forget = Forget { core, id };
-    let body = Body::Errand { from: relay.here().to_owned(), errand: Box::new(errand) };
-    if !post(core, relay, owner, id, body).await.map_err(FlowError::retry)? {
+    let errand = Body::Errand { from: relay.here().to_owned(), errand: Box::new(errand) };
+    if !post(core, relay, owner, id, &errand).await.map_err(FlowError::retry)? {
         return Ok(Routed::Gone);
     }
-    let (mut signs, mut silence) = (0, core.clock.sleep(SILENCE));
+    let (mut signs, mut silence, mut again) = (0, core.clock.sleep(SILENCE), true);
     loop {
         tokio::select! {
             biased;
             said = receiver.recv() => match said {
                 Some(Body::Report(reply)) => return Ok(Routed::Reply(reply)),
-                Some(Body::AtIt(sign)) if sign > signs => (signs, silence) = (sign, core.clock.sleep(SILENCE)),
+                Some(Body::AtIt(sign)) if sign > signs => {
+                    (signs, silence, again) = (sign, core.clock.sleep(SILENCE), true);
+                }
                 Some(_) => {}
-                None => return Ok(Routed::Silent),
+                None => return Ok(Routed::Silent(None)),
             },
             () = leg_token.cancelled() => {
                 // One that does not arrive costs the owner the rest of the leg, and nobody else anything.
-                let _ = post(core, relay, owner, id, Body::Cancel).await;
+                let _ = post(core, relay, owner, id, &Body::Cancel).await;
                 return Ok(Routed::Cancelled);
             }
             () = &mut silence => {
-                let there = post(core, relay, owner, id, Body::Knock).await;
-                return Ok(if let Ok(false) = there { Routed::Gone } else { Routed::Silent });
+                if !again {
+                    return Ok(Routed::Silent(None));
+                }
+                match post(core, relay, owner, id, &errand).await {
+                    Ok(true) => (silence, again) = (core.clock.sleep(SILENCE), false),
+                    Ok(false) => return Ok(Routed::Gone),
+                    Err(away) => return Ok(Routed::Silent(Some(away))),
+                }
             }
         }
     }
@@ -180,14 +190,14 @@ impl Drop for Forget<'_> {
 }
 
 /// Posts a message. A relay that is not done with it in time counts as away: nobody waits for it forever.
-async fn post(core: &Core, relay: &Arc<dyn Relay>, to: &str, id: Id, body: Body) -> Result<bool, RelayError> {
+async fn post(core: &Core, relay: &Arc<dyn Relay>, to: &str, id: Id, body: &Body) -> Result<bool, RelayError> {
     let plaintext =
         postcard::to_stdvec(&Message { id, body }).expect("a message has no type that postcard cannot write");
     let sealed = message::seal(&core.message_keys(), core.new_nonce(), to, &plaintext);
     tokio::select! {
         biased;
         posted = relay.post(to, sealed) => posted,
-        () = core.clock.sleep(SILENCE) => Err(RelayError("it took too long to send a message".into())),
+        () = core.clock.sleep(SENDING) => Err(RelayError("it took too long to send a message".into())),
     }
 }
 
@@ -216,7 +226,6 @@ pub(crate) fn deliver(core: &Arc<Core>, sealed: &[u8]) {
                 token.cancel();
             }
         }
-        Body::Knock => {}
         said => {
             if let Some(waiting) = core.routes.sent().get(&message.id) {
                 let _ = waiting.send(said);
@@ -240,7 +249,7 @@ async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Err
         for sign in 1.. {
             core.clock.sleep(SIGN_OF_LIFE).await;
             // Whoever hears none looks for the reply by itself.
-            let _ = post(&core, &relay, &from, id, Body::AtIt(sign)).await;
+            let _ = post(&core, &relay, &from, id, &Body::AtIt(sign)).await;
         }
     };
     let reply = tokio::select! {
@@ -250,7 +259,7 @@ async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Err
     };
     drop(taken);
     if let Some(reply) = reply
-        && let Err(error) = post(&core, &relay, &from, id, Body::Report(reply)).await
+        && let Err(error) = post(&core, &relay, &from, id, &Body::Report(reply)).await
     {
         tracing::warn!(target: "rounds", %error, "a reply could not be reported to the instance where its leg landed");
     }

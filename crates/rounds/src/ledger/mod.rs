@@ -56,6 +56,9 @@ pub trait Ledger: Any + Send + Sync {
 
     /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
     /// is true: the owner has to go on for them.
+    ///
+    /// One that fails is not repeated by who called it. A ledger that can do it later should, as those who wait for the round
+    /// otherwise wait for the end of its lease, and a handler that waits on another instance may be lost to them.
     fn release(
         &self,
         id: ClaimId,

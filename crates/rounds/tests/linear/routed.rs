@@ -246,9 +246,64 @@ async fn an_owner_that_says_nothing_is_given_up_after_two_seconds() {
     fleet.hub.wires().deaf.push("a".to_owned());
     let sleepers = fleet.clock.sleepers();
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    for _ in 0..2 {
+        fleet.clock.until_asleep(sleepers + 1).await;
+        fleet.clock.advance(Duration::from_millis(1001));
+    }
+    in_time(leg.finish()).await.frozen();
+}
+
+#[tokio::test]
+async fn an_errand_that_got_lost_is_sent_once_more() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    fleet.hub.wires().deaf.push("a".to_owned());
+    let sleepers = fleet.clock.sleepers();
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
     fleet.clock.until_asleep(sleepers + 1).await;
-    fleet.clock.advance(Duration::from_millis(2001));
-    leg.finish().await.frozen();
+    fleet.hub.wires().deaf.clear();
+    fleet.clock.advance(Duration::from_millis(1001));
+    assert_eq!(in_time(leg.finish()).await.asked().keys(), ["confirm"]);
+}
+
+/// As when it is started again: the errand went with it, and the handler waits all the same.
+#[tokio::test]
+async fn a_relay_that_goes_away_with_an_errand_costs_a_retry_and_nothing_else() {
+    let fleet = Fleet::of(two_questions);
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    fleet.hub.wires().deaf.push("a".to_owned());
+    let sleepers = fleet.clock.sleepers();
+    let leg = answer.start(&b).await;
+    fleet.clock.until_asleep(sleepers + 1).await;
+    fleet.hub.wires().away = true;
+    fleet.clock.advance(Duration::from_millis(1001));
+    assert_eq!(in_time(leg.finish()).await.error()["data"]["reason"], "retry");
+
+    fleet.hub.wires().deaf.clear();
+    fleet.hub.wires().away = false;
+    assert_eq!(in_time(answer.send(&b)).await.asked().keys(), ["confirm"]);
+    assert_eq!(fleet.events[0].runs("weather"), 1);
+}
+
+#[tokio::test]
+async fn an_owner_whose_report_gets_lost_reports_again() {
+    let work = Work::default();
+    let fleet = Fleet::of(work.tool());
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    fleet.hub.wires().held.insert("b".to_owned(), vec![]);
+    let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
+    work.begun.reaches(1).await;
+    work.release.notify_one();
+    fleet.hub.until(|wires| wires.held["b"].len() == 1).await;
+    fleet.hub.wires().held.clear();
+    fleet.clock.advance(Duration::from_millis(1001));
+    assert_eq!(in_time(leg.finish()).await.text(), "Metric");
+    assert!(fleet.events[0].stations().contains(&Station::Replayed));
+    assert_eq!(work.begun.get(), 1);
 }
 
 #[tokio::test]
@@ -394,7 +449,9 @@ async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
     work.begun.reaches(1).await;
     fleet.hub.wires().deaf.push("b".to_owned());
-    fleet.clock.advance(Duration::from_millis(2001));
+    fleet.clock.advance(Duration::from_millis(1001));
+    fleet.hub.until(|wires| wires.carried.len() == 2).await;
+    fleet.clock.advance(Duration::from_millis(1001));
     in_time(fleet.events[1].until(1, |station| *station == Station::Waiting)).await;
     work.release.notify_one();
     assert_eq!(in_time(leg.finish()).await.text(), "Metric");
@@ -434,7 +491,7 @@ async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
 
 /// It has claimed the round, and its lease is not over: nobody waits for that.
 #[tokio::test]
-async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_two_seconds() {
+async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_a_second() {
     let work = Work::default();
     let fleet = Fleet::of(work.tool());
     let (a, b) = fleet.clients().await;
@@ -443,7 +500,7 @@ async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_two_seconds
     work.begun.reaches(1).await;
     fleet.hub.wires().inboxes.remove("a");
     fleet.hub.wires().deaf.push("b".to_owned());
-    fleet.clock.advance(Duration::from_millis(2001));
+    fleet.clock.advance(Duration::from_millis(1001));
     in_time(leg.finish()).await.frozen();
 }
 
