@@ -58,7 +58,7 @@ pub(crate) fn answer<H: ServerHandler>(
     form: Form,
 ) -> impl Future<Output = BoxResponse> + Send {
     let Accepted { id, meta, request } = accepted;
-    tracing::debug!(%id, method = request.method(), "received request");
+    tracing::debug!(?id, method = request.method(), "received request");
     let mut context = RequestContext::new(id.clone(), peer);
     context.meta = meta;
     context.extensions.insert(head);
@@ -131,7 +131,7 @@ fn response(said: Result<ServerResult, ErrorData>, id: RequestId, form: Form) ->
     let (status, message) = match said {
         Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
         Err(error) => {
-            tracing::warn!(%id, ?error, "response error");
+            tracing::warn!(?id, ?error, "response error");
             (status(error.code), ServerJsonRpcMessage::error(error, Some(id)))
         }
     };

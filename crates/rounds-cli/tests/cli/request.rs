@@ -47,16 +47,21 @@ pub(crate) fn second(state: &str) -> Value {
 
 /// Sends a `tools/call` with these parameters and further headers.
 pub(crate) async fn post(server: &Server, params: Value, headers: &[(&str, &str)]) -> Response {
+    send(server, &message(1, params), headers).await
+}
+
+/// Sends such a message.
+pub(crate) async fn send(server: &Server, message: &Value, headers: &[(&str, &str)]) -> Response {
     let mut request = reqwest::Client::new()
         .post(&server.url)
         .header("MCP-Protocol-Version", "2026-07-28")
         .header("Mcp-Method", "tools/call")
-        .header("Mcp-Name", params["name"].as_str().unwrap())
+        .header("Mcp-Name", message["params"]["name"].as_str().unwrap())
         .header("Accept", "application/json, text/event-stream");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    in_time("the request", request.json(&message(1, params)).send()).await.unwrap()
+    in_time("the request", request.json(message).send()).await.unwrap()
 }
 
 /// Plays the first leg and gives the state it ends with.

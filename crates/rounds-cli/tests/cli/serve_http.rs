@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
     process::{Server, Written, run},
-    request::{answer, ask, audit, first, is_frozen, is_metric, post, refused_for, second},
+    request::{answer, ask, audit, call, first, is_frozen, is_metric, message, post, refused_for, second, send},
 };
 
 #[tokio::test]
@@ -36,6 +36,17 @@ async fn rmcps_own_stack_serves_the_same_flow() {
     is_metric(&answer(&ours, &state, &[]).await);
     let state = ask(&ours, &[]).await;
     is_metric(&answer(&theirs, &state, &[]).await);
+}
+
+#[tokio::test]
+async fn the_name_of_a_request_cannot_pass_for_a_line_of_the_log() {
+    let mut server = Server::start(&[]).await;
+    let mut request = message(1, call("no_such_tool"));
+    request["id"] = json!("1\nforged \u{1b}[2J");
+    let response: Value = send(&server, &request, &[]).await.json().await.unwrap();
+    assert_eq!((&response["id"], &response["error"]["code"]), (&request["id"], &json!(-32602)));
+    let logged = server.logged().await;
+    assert!(logged.contains(r"1\nforged \u{1b}[2J") && logged.ends_with("}"), "{logged}");
 }
 
 #[tokio::test]

@@ -1,0 +1,86 @@
+//! What clients choose cannot pass for a line of the log.
+//!
+//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse},
+    service::RequestContext,
+};
+use rounds::{Round, Rounds, test::Client};
+use serde_json::{Value, json};
+
+struct Asker;
+
+impl ServerHandler for Asker {
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Ok(Round::from_context(&context)?.ask_form::<String>("name", "Your name?")?)
+    }
+}
+
+/// What was logged so far.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("nobody panics with it").clone()).expect("a log is text")
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Another line, and a sequence that a terminal obeys.
+const FORGED: &str = "x\nforged \u{1b}[2J";
+
+#[tokio::test]
+async fn what_clients_choose_stays_within_its_line() {
+    let log = Log::default();
+    let writer = log.clone();
+    let _listening = tracing::subscriber::set_default(
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(move || writer.clone())
+            .finish(),
+    );
+    let client = Client::modern(Rounds::new(Asker)).await;
+    let leg = |state: Value| {
+        json!({
+            "name": FORGED,
+            "uri": FORGED,
+            "arguments": {FORGED: FORGED},
+            "requestState": state,
+            "inputResponses": {FORGED: {"action": "accept", "content": {FORGED: FORGED}}},
+        })
+    };
+    let state = client.call(FORGED, json!({FORGED: FORGED})).await.asked().state().to_owned();
+    for method in ["tools/call", "prompts/get", "resources/read"] {
+        for state in [json!(state), json!(FORGED), json!(1)] {
+            let _ = client.request(method, leg(state)).await;
+        }
+    }
+    let text = log.text();
+    let ours: Vec<_> = text.lines().filter(|line| line.contains("leg{")).collect();
+    assert!(ours.len() > 10, "{text}");
+    assert!(ours.iter().any(|line| line.contains(r#"gen_ai.tool.name="x\nforged \u{1b}[2J""#)), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("forged")) && !text.contains('\u{1b}'), "{text}");
+}
