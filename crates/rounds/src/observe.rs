@@ -167,15 +167,17 @@ impl Tracing {
         span
     }
 
+    /// How it ended, on the span itself: to look for the one that is current takes as long as to write this.
+    pub(crate) fn ended(span: &tracing::Span, outcome: Outcome) {
+        span.record("rounds.outcome", tracing::field::display(outcome));
+    }
+
     pub(crate) fn event(event: &Event<'_>) {
         match event.station {
             Station::Refused(refusal) => {
                 tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");
             }
-            Station::Ended(outcome) => {
-                tracing::Span::current().record("rounds.outcome", tracing::field::display(outcome));
-                tracing::debug!(target: "rounds", %outcome, "ended");
-            }
+            Station::Ended(outcome) => tracing::debug!(target: "rounds", %outcome, "ended"),
             Station::Asked { keys, bytes } => tracing::debug!(target: "rounds", ?keys, bytes, "asked"),
             Station::Claimed { fence } => tracing::debug!(target: "rounds", fence, "claimed"),
             Station::Opened => tracing::debug!(target: "rounds", "opened"),

@@ -240,7 +240,9 @@ impl<'a> Leg<'a> {
         let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
         // Pinned where it is made: it is large, and `instrument` would move it.
         let mut played = pin!(self.play_opened(handler, given, opened));
-        poll_fn(|cx| span.in_scope(|| played.as_mut().poll(cx))).await
+        let (played, outcome) = poll_fn(|cx| span.in_scope(|| played.as_mut().poll(cx))).await;
+        Tracing::ended(&span, outcome);
+        played
     }
 
     async fn play_opened<X: Exchange, H: ServerHandler>(
@@ -248,7 +250,7 @@ impl<'a> Leg<'a> {
         handler: &Arc<H>,
         mut given: Given<X>,
         opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
-    ) -> Result<X::Response, ErrorData> {
+    ) -> (Result<X::Response, ErrorData>, Outcome) {
         let sent = given.0.answers().take().unwrap_or_default();
         let depends_on_answers = opened.is_some() || !sent.is_empty();
         let played = match opened {
@@ -265,19 +267,18 @@ impl<'a> Leg<'a> {
                 Err(stop) => Err(stop),
             },
         };
-        match played {
+        let (played, outcome) = match played {
             Ok(mut response) => {
                 if depends_on_answers {
                     response.forbid_caching();
                 }
-                self.event(&Station::Ended(response.outcome()));
-                Ok(response)
+                let outcome = response.outcome();
+                (Ok(response), outcome)
             }
-            Err(Stop { error, outcome, .. }) => {
-                self.event(&Station::Ended(outcome));
-                Err(error)
-            }
-        }
+            Err(Stop { error, outcome, .. }) => (Err(error), outcome),
+        };
+        self.event(&Station::Ended(outcome));
+        (played, outcome)
     }
 
     /// The first leg: there is nothing to claim yet.
