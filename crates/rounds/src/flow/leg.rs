@@ -733,7 +733,7 @@ impl<'a> Leg<'a> {
             flow: self.round.flow,
             round: self.round.next().number,
             span: Span { issued_at: now, expires_at, deadline },
-            binding: self.binding.clone(),
+            binding: &self.binding,
             resume: resume.unwrap_or_else(|| {
                 let answers = frame.answers();
                 let settled = answers.settled(&asked);
@@ -753,9 +753,10 @@ impl<'a> Leg<'a> {
     }
 
     /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.
-    fn mint(&self, envelope: &mut Envelope) -> Result<(String, Option<Vec<u8>>), FlowError> {
+    fn mint(&self, envelope: &mut Envelope<&Binding>) -> Result<(String, Option<Vec<u8>>), FlowError> {
         let limits = &self.core.limits;
-        let seal = |envelope: &Envelope| token::seal(&self.core.keys(), self.core.new_nonce(), envelope.to_plaintext());
+        let seal =
+            |envelope: &Envelope<_>| token::seal(&self.core.keys(), self.core.new_nonce(), envelope.to_plaintext());
         let fits = |state: String| match state.len() {
             bytes if bytes > limits.token_bytes => Err(FlowError::StateTooLarge { bytes, limit: limits.token_bytes }),
             _ => Ok(state),

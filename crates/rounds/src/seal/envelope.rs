@@ -75,13 +75,14 @@ impl Span {
     }
 }
 
-/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token.
+/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token. One that is only
+/// written borrows what it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Envelope {
+pub(crate) struct Envelope<B = Binding> {
     pub(crate) flow: FlowId,
     pub(crate) round: u32,
     pub(crate) span: Span,
-    pub(crate) binding: Binding,
+    pub(crate) binding: B,
     /// The questions of this round. An answer to anything else is not looked at.
     pub(crate) asked: Vec<Asked>,
     pub(crate) resume: Resume,
@@ -218,7 +219,7 @@ impl Settled {
     }
 }
 
-impl Envelope {
+impl<B: Serialize> Envelope<B> {
     /// The plaintext of a token.
     pub(crate) fn to_plaintext(&self) -> Plaintext {
         // Most are not longer, and need no second piece of memory.
@@ -226,7 +227,9 @@ impl Envelope {
         start.extend([VERSION]);
         postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
     }
+}
 
+impl Envelope {
     /// Reads a token's plaintext. To be bound to a request it still has to pass [`check`](Self::check).
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
         match bytes.split_first() {

@@ -44,7 +44,7 @@ impl Seal {
                 expires_at: now + Duration::from_secs(600),
                 deadline: now + Duration::from_secs(3600),
             },
-            binding: self.binding.clone(),
+            binding: &self.binding,
             asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
             resume: Resume::Handler(Kept { state: Some(state), ..Kept::default() }),
         };
