@@ -69,7 +69,7 @@ async fn an_old_client_is_told_that_it_cannot_be_asked() {
         let stage = Stage::new(Era::Legacy).await;
         let leg = stage.client.call(tool, arguments).await;
         assert!(leg.is_tool_error() && leg.text().contains("this client cannot be asked"), "{}", leg.text());
-        assert!(!stage.client.was_pushed().await);
+        assert!(!stage.client.was_pushed());
     }
 }
 

@@ -35,6 +35,10 @@ impl Client {
     }
 
     /// A client of 2025-11-25 that can be asked anything, connected to this server.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not take its `initialize`.
     pub async fn legacy(server: impl ServerHandler) -> Self {
         Self::connect(server, Era::Legacy, Self::every_capability()).await
     }
@@ -43,7 +47,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When a legacy server does not take its `initialize`.
+    /// When the client is of the legacy era and the server does not take its `initialize`.
     pub async fn connect(server: impl ServerHandler, era: Era, capabilities: Value) -> Self {
         let (ours, theirs) = duplex(1 << 20);
         let wire = Arc::new(Wire::new(ours));
@@ -73,26 +77,46 @@ impl Client {
     }
 
     /// Calls a tool.
+    ///
+    /// # Panics
+    ///
+    /// When the server closes the connection instead of an answer.
     pub async fn call(&self, tool: &str, arguments: Value) -> Leg {
         self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
     /// Gets a prompt.
+    ///
+    /// # Panics
+    ///
+    /// When the server closes the connection instead of an answer.
     pub async fn prompt(&self, name: &str, arguments: Value) -> Leg {
         self.request("prompts/get", json!({"name": name, "arguments": arguments})).await
     }
 
     /// Reads a resource.
+    ///
+    /// # Panics
+    ///
+    /// When the server closes the connection instead of an answer.
     pub async fn read(&self, uri: &str) -> Leg {
         self.request("resources/read", json!({"uri": uri})).await
     }
 
     /// Sends any request with any parameters and waits for the response.
+    ///
+    /// # Panics
+    ///
+    /// When the parameters are no object, or the server closes the connection instead of an answer.
     pub async fn request(&self, method: &str, params: Value) -> Leg {
         self.start(method, params).await.finish().await
     }
 
     /// Sends a request and does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When the parameters are no object.
     pub async fn start(&self, method: &str, params: Value) -> InFlight {
         let mut sent = params.clone();
         if self.era == Era::Modern {
@@ -113,9 +137,10 @@ impl Client {
         Some(Pushed { wire: self.wire.clone(), message })
     }
 
-    /// Whether the server has pushed a request that nobody has looked at.
-    pub async fn was_pushed(&self) -> bool {
-        !self.wire.pushes.lock().await.is_empty()
+    /// Whether the server has pushed a request that nobody has looked at, or waits for.
+    pub fn was_pushed(&self) -> bool {
+        // Who waits for the next one takes it at once.
+        self.wire.pushes.try_lock().is_ok_and(|pushes| !pushes.is_empty())
     }
 
     /// The notifications that the server has sent so far, in order.
@@ -272,6 +297,10 @@ impl Leg {
     }
 
     /// Whether the tool said that it failed.
+    ///
+    /// # Panics
+    ///
+    /// When it ended with a question or an error of the protocol.
     #[track_caller]
     pub fn is_tool_error(&self) -> bool {
         self.result()["isError"] == json!(true)
@@ -320,6 +349,10 @@ impl Asked {
     }
 
     /// A question, as it came.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was asked under this key.
     #[track_caller]
     pub fn question(&self, key: &str) -> &Value {
         let question = &self.result()["inputRequests"][key];
@@ -328,18 +361,30 @@ impl Asked {
     }
 
     /// A question's message.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was asked under this key.
     #[track_caller]
     pub fn message(&self, key: &str) -> &str {
         self.question(key)["params"]["message"].as_str().unwrap_or_default()
     }
 
     /// A form's schema.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was asked under this key.
     #[track_caller]
     pub fn schema(&self, key: &str) -> &Value {
         &self.question(key)["params"]["requestedSchema"]
     }
 
     /// The state to come back with.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, as a server without this library may ask.
     #[track_caller]
     pub fn state(&self) -> &str {
         self.result()["requestState"].as_str().expect("every question has a state")
@@ -437,6 +482,10 @@ impl Retry {
     }
 
     /// Sends it and waits for the response.
+    ///
+    /// # Panics
+    ///
+    /// When the server closes the connection instead of an answer.
     pub async fn send(&self, client: &Client) -> Leg {
         client.request(&self.method, self.params.clone()).await
     }

@@ -142,7 +142,7 @@ async fn a_legacy_client_is_told_in_plain_words_and_nothing_is_pushed() {
                 assert_eq!(leg.error()["code"], -32600, "{}", leg.response());
             }
         }
-        assert!(!legacy.was_pushed().await);
+        assert!(!legacy.was_pushed());
     }
 }
 
@@ -152,6 +152,6 @@ async fn a_legacy_client_that_brings_a_modern_token_is_refused_and_the_flow_goes
     let one = stage.order().await.accept("one", json!({"one": true}));
     let legacy = Client::legacy(stage.server.clone()).await;
     one.send(&legacy).await.frozen();
-    assert!(!legacy.was_pushed().await);
+    assert!(!legacy.was_pushed());
     let _ = one.send(&stage.client).await.asked();
 }

@@ -70,7 +70,7 @@ async fn a_client_that_did_not_sign_up_is_not_pushed_to_whatever_its_request_say
     let meta = json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}});
     let leg = client.request("tools/call", json!({"name": "weather", "_meta": meta})).await;
     assert_eq!(leg.error()["code"], -32021);
-    assert!(!client.was_pushed().await);
+    assert!(!client.was_pushed());
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn nobody_is_asked_on_behalf_of_nobody() {
     let client = Client::legacy(stage.server.clone()).await;
     let refused = client.call("x", json!({})).await;
     assert_eq!(refused.error()["message"], "this server asks only those who are signed in, and nobody is");
-    assert!(!client.was_pushed().await);
+    assert!(!client.was_pushed());
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn no_more_questions_are_pushed_at_once_than_a_round_may_have() {
     for client in [Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await] {
         let told = tokio::time::timeout(Duration::from_secs(60), client.call("x", json!({}))).await.unwrap().text();
         assert_eq!(told, "2 questions at once are more than the 1 that one round may have");
-        assert!(!client.was_pushed().await);
+        assert!(!client.was_pushed());
     }
 }
 

@@ -408,7 +408,7 @@ async fn a_client_that_cannot_be_asked_is_told_so_or_gets_the_value_named_for_it
         let client = Client::connect(stage.server.clone(), era, json!({})).await;
         assert_eq!(client.call("weather", json!({})).await.error()["code"], -32021, "{era:?}");
         assert_eq!(client.call("size", json!({})).await.text(), "medium", "{era:?}");
-        assert!(!client.was_pushed().await);
+        assert!(!client.was_pushed());
     }
     let client = stage.modern().await;
     let asked = client.call("size", json!({})).await.asked();

@@ -173,7 +173,7 @@ async fn a_guard_that_never_has_enough_is_stopped() {
     }
     let ended = leg.finish().await;
     assert!(ended.is_tool_error() && ended.text().contains("asked 3 times"), "{}", ended.text());
-    assert!(!client.was_pushed().await);
+    assert!(!client.was_pushed());
     assert_eq!(stage.counted("endless"), 4);
 }
 
@@ -193,7 +193,7 @@ async fn a_client_that_did_not_sign_up_is_not_pushed_to() {
     let stage = stage(Legacy::push());
     let client = Client::connect(stage.server.clone(), Era::Legacy, json!({})).await;
     assert_eq!(client.call("guard", json!({})).await.error()["code"], -32021);
-    assert!(!client.was_pushed().await);
+    assert!(!client.was_pushed());
 }
 
 #[tokio::test]
@@ -274,7 +274,7 @@ async fn pushing_is_set_for_all_or_for_one() {
     let stage = Stage::with(shop, |builder| builder.legacy_for("pair", Legacy::push()));
     let client = stage.legacy().await;
     assert!(client.call("guard", json!({})).await.text().contains("before 2026-07-28"));
-    assert!(!client.was_pushed().await);
+    assert!(!client.was_pushed());
     let leg = start(&client, "pair").await;
     for key in ["one", "two"] {
         client.pushed().await.unwrap().answer(accept(json!({key: true}))).await;
