@@ -62,7 +62,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
 ///
 /// Without a command it takes you on a tour.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(name = "rounds", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

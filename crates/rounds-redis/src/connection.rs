@@ -11,6 +11,8 @@ use redis::{
 };
 use rounds::ledger::LedgerError;
 
+use crate::connect::field;
+
 pub(crate) struct Connection {
     client: Client,
     current: Mutex<Current>,
@@ -82,11 +84,21 @@ impl Connection {
 
     /// Asks the server about itself.
     pub(crate) async fn info(&self, section: &str) -> Result<String, Away> {
-        let (mut manager, _) = self.current();
+        let (mut manager, number) = self.current();
         let mut info = redis::cmd("INFO");
-        let asked = info.arg(section).query_async(&mut manager);
-        let answered = tokio::time::timeout(self.timeout, asked).await;
-        Ok(answered.map_err(|_| Away::Silent { after: self.timeout })??)
+        self.bounded(number, info.arg(section).query_async(&mut manager)).await
+    }
+
+    /// Whether it leads to a primary. A replica takes messages as well, and only those who listen to it hear them.
+    pub(crate) async fn is_primary(&self) -> Result<bool, Away> {
+        let replication = self.info("replication").await?;
+        Ok(field(&replication, "role") == Some("master"))
+    }
+
+    /// Connects anew for the next call.
+    pub(crate) fn renew(&self) {
+        let (_, number) = self.current();
+        self.replace(number);
     }
 
     async fn bounded<T>(&self, number: u64, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, Away> {
@@ -167,6 +179,11 @@ impl Away {
             ),
             Self::Garbage | Self::Unsettled => false,
         }
+    }
+
+    /// Whether Redis has answered, and that it does not do this.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Failed(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension))
     }
 }
 

@@ -7,7 +7,10 @@ use rounds::{
     BoxFuture, Timestamp,
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, What},
 };
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
 
 use crate::{
     connect::{ConnectError, RedisLedgerBuilder},
@@ -25,8 +28,9 @@ const COUNTS: Duration = Duration::from_secs(3);
 /// For how long it is tried to give up a claim: longer than most leases.
 const GIVING_BACK: Duration = Duration::from_secs(60);
 
-/// How many claims are given back at once. A Redis that comes back is not to be greeted by more.
-const ABANDONED: usize = 1000;
+/// How many claims are given back at once, of those that nobody heard of and of those that could not be given up. A Redis that
+/// comes back is not to be greeted by more.
+const GIVEN_BACK: usize = 1000;
 
 /// Keeps claims, replies and whatever else is recorded of a flow in Redis, for all instances of a server.
 ///
@@ -36,7 +40,8 @@ const ABANDONED: usize = 1000;
 ///
 /// Each call ends within [the timeout](RedisLedgerBuilder::timeout), with an error that makes the leg one that can be tried
 /// again. Nothing is run that could not be claimed. The connection comes back by itself. A claim whose answer was lost on
-/// the way, or that could not be given up, is given back as soon as Redis can be reached, within its lease or a minute.
+/// the way, or that could not be given up, is given back as soon as Redis can be reached, within its lease or a minute: up to a
+/// thousand of each at once.
 ///
 /// # What Redis sees
 ///
@@ -48,8 +53,10 @@ pub struct RedisLedger {
     /// By what the waiters of this process are known.
     instance: [u8; 16],
     waiting: Waiting,
-    /// How many more claims may be given back in the background.
+    /// How many more claims may be given back that nobody heard of.
     abandoned: Arc<Semaphore>,
+    /// How many more that could not be given up.
+    released: Arc<Semaphore>,
 }
 
 impl RedisLedger {
@@ -96,7 +103,8 @@ impl RedisLedger {
             prefix: prefix.into(),
             instance: random(),
             waiting: Waiting::default(),
-            abandoned: Arc::new(Semaphore::new(ABANDONED)),
+            abandoned: Arc::new(Semaphore::new(GIVEN_BACK)),
+            released: Arc::new(Semaphore::new(GIVEN_BACK)),
         }
     }
 
@@ -135,7 +143,7 @@ impl RedisLedger {
                 // It may have been claimed for nobody. The call may be on its way for long, so it is looked for more than once.
                 let mut abandon = scripts::ABANDON.prepare_invoke();
                 abandon.key(self.key(id)).arg(&claimant);
-                self.give_back(id, abandon, bid.lease, |found| found == 1);
+                self.give_back(&self.abandoned, id, abandon, bid.lease, |found| found == 1);
                 Err(away.into())
             }
         }
@@ -181,20 +189,28 @@ impl RedisLedger {
 
     /// Gives a claim back as soon as Redis can be reached, by calls that are made until one has `done` it. Where too many are to
     /// be given back, their leases have to lapse.
-    fn give_back(&self, id: ClaimId, call: ScriptInvocation<'static>, within: Duration, done: fn(i64) -> bool) {
-        let Ok(permit) = self.abandoned.clone().try_acquire_owned() else { return };
+    fn give_back(
+        &self,
+        room: &Arc<Semaphore>,
+        id: ClaimId,
+        call: ScriptInvocation<'static>,
+        within: Duration,
+        done: fn(i64) -> bool,
+    ) {
+        let Ok(permit) = room.clone().try_acquire_owned() else { return };
         let ledger = self.clone();
-        tokio::spawn(async move {
-            let (mut pause, mut left) = (Duration::from_millis(100), within);
-            while !left.is_zero() {
+        let giving_back = async move {
+            let mut pause = Duration::from_millis(100);
+            loop {
                 sleep(pause).await;
                 if ledger.call(&call).await.is_ok_and(done) {
-                    ledger.waiting.wake(id);
-                    break;
+                    return ledger.waiting.wake(id);
                 }
-                left = left.saturating_sub(pause);
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
+        };
+        tokio::spawn(async move {
+            let _ = timeout(within, giving_back).await;
             drop(permit);
         });
     }
@@ -272,7 +288,7 @@ impl Ledger for RedisLedger {
             call.arg(fence).arg(orphaned(orphan)).arg(u8::from(unless_awaited)).arg(&self.instance);
             let released = self.call(&call).await;
             if released.is_err() && !unless_awaited {
-                self.give_back(id, call, GIVING_BACK, |_| true);
+                self.give_back(&self.released, id, call, GIVING_BACK, |_| true);
             }
             let kept = yes_or_no(released?)?;
             if !kept {

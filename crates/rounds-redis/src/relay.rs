@@ -27,9 +27,12 @@ const LONGEST: usize = 64;
 /// # When Redis is away
 ///
 /// Each call ends within [the timeout](RedisRelayBuilder::timeout), and the leg is told to try again. This instance subscribes
-/// again by itself, also when another Redis has taken the place of the one where it had. For three times the timeout after that
-/// it does not take an instance for gone that is not heard of yet: it may be on its way back as well. All instances have the
-/// same timeout.
+/// again by itself, also when another Redis has taken the place of the one where it had. For three times the timeout and half a
+/// second after that it does not take an instance for gone that is not heard of yet: it may be on its way back as well. All
+/// instances have the same timeout.
+///
+/// In a cluster, or where something in between does not tell who listens, none of this can be known: there an instance that is
+/// not heard of for three seconds is taken for gone.
 ///
 /// It is dropped with the server that it was given to, and ends then.
 pub struct RedisRelay {
@@ -77,12 +80,14 @@ impl RedisRelay {
         if heard > 0 || !self.counts {
             return Ok(true);
         }
-        // A Redis to which not even this instance listens has just taken the place of another: nobody has come over yet.
-        let tells = !broken && self.standing.is_steady();
-        match tells && self.connection.listeners(&channel(&self.prefix, &self.here)).await? > 0 {
-            true => Ok(false),
-            false => Err(Away::Unsettled),
-        }
+        // Another Redis may just have taken the place of this one, or this one that of another: then not even this instance
+        // listens, or it is not a primary, and nobody is known to be gone.
+        let own = channel(&self.prefix, &self.here);
+        let tells = !broken
+            && self.standing.is_steady()
+            && self.connection.listeners(&own).await? > 0
+            && self.connection.is_primary().await?;
+        if tells { Ok(false) } else { Err(Away::Unsettled) }
     }
 }
 
@@ -167,8 +172,9 @@ impl RedisRelayBuilder {
             .map_err(|_| Away::Silent { after: time })
             .and_then(|subscribed| subscribed.map_err(Away::Failed))
             .map_err(ConnectError::unreachable)?;
-        let counts = connect::field(&cluster, "cluster_enabled") == Some("0")
-            && connection.listeners(&channel(&prefix, &here)).await.is_ok_and(|listeners| listeners > 0);
+        let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
+        let counts =
+            standalone && tells_who_listens(&connection, &line.channel).await.map_err(ConnectError::unreachable)?;
         Ok(RedisRelay {
             connection: Arc::new(connection),
             prefix,
@@ -189,6 +195,22 @@ impl fmt::Debug for RedisRelayBuilder {
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether it can be told who is there, by this Redis and all that is in front of it.
+async fn tells_who_listens(connection: &Connection, own: &str) -> Result<bool, Away> {
+    let told = match connection.listeners(own).await {
+        Ok(listeners) => listeners > 0 && connection.is_primary().await?,
+        Err(away) if away.is_refusal() => false,
+        Err(away) => return Err(away),
+    };
+    if !told {
+        tracing::warn!(
+            target: "rounds",
+            "Redis does not tell who listens (PUBSUB NUMSUB) at a primary: instances that are gone are known by their silence"
+        );
+    }
+    Ok(told)
 }
 
 fn channel(prefix: &str, instance: &str) -> String {

@@ -50,7 +50,7 @@ impl Line {
         loop {
             tokio::select! {
                 () = subscription.deliver(&inbox, self.timeout) => {}
-                () = self.misses_it(sending.as_deref()) => {}
+                () = self.has_moved(sending.as_deref()) => {}
             }
             standing.lost();
             tracing::warn!(target: "rounds", "the subscription to Redis is lost: legs from other instances do not arrive");
@@ -60,14 +60,15 @@ impl Line {
         }
     }
 
-    /// Until messages are sent to a Redis where this instance does not listen: another has taken the place of the one where it
-    /// does. Where that cannot be told, for ever.
-    async fn misses_it(&self, sending: Option<&Connection>) {
+    /// Until another Redis has taken the place of the one where this instance listens or sends: it does not do both at the same
+    /// one, or not at the primary. Then it connects anew for both. Where that cannot be told, it takes for ever.
+    async fn has_moved(&self, sending: Option<&Connection>) {
         let Some(connection) = sending else { return pending().await };
         loop {
             sleep(self.timeout).await;
-            if let Ok(0) = connection.listeners(&self.channel).await {
-                return;
+            let listens = connection.listeners(&self.channel).await;
+            if matches!(listens, Ok(0)) || matches!(connection.is_primary().await, Ok(false)) {
+                return connection.renew();
             }
         }
     }
@@ -90,7 +91,7 @@ impl Subscription {
         let Self { sink, stream } = self;
         let silence = async {
             loop {
-                sleep(patience).await;
+                sleep(patience / 2).await;
                 if !matches!(timeout(patience, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
                     return;
                 }
@@ -128,7 +129,7 @@ enum Stands {
 
 impl Standing {
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self { stands: Arc::new(Mutex::new(Stands::FromTheStart)), settling: 3 * timeout }
+        Self { stands: Arc::new(Mutex::new(Stands::FromTheStart)), settling: 3 * timeout + PAUSES.1 }
     }
 
     pub(crate) fn is_steady(&self) -> bool {

@@ -292,7 +292,7 @@ impl From<FlowError> for ErrorData {
             | FlowError::NotInTime { .. }
             | FlowError::NeedsArgument { .. } => Self::invalid_request(words, None),
             FlowError::Retry(source) => {
-                tracing::warn!(target: "rounds", error = %source, "{words}");
+                tracing::warn!(target: "rounds", error = source.to_string(), "{words}");
                 Self::internal_error(words, Some(FlowError::retry_data()))
             }
             _ => Self::internal_error(words, None),

@@ -49,3 +49,8 @@ async fn a_log_filter_that_cannot_be_read_is_told_in_a_sentence() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with("rounds: cannot read RUST_LOG: ") && said.lines().count() == 1, "{said}");
 }
+
+#[tokio::test]
+async fn the_version_is_that_of_the_command() {
+    assert_eq!(run(&["--version"]).await.printed(), concat!("rounds ", env!("CARGO_PKG_VERSION"), "\n"));
+}

@@ -33,6 +33,9 @@ end
 
 local offset = clock() - now
 keep_until = math.max(keep_until, tonumber(known[6] or 0))
+-- Where it begins is random: whoever ran a claim that this server has lost is not to be taken for who runs it now.
+local a, b, c = string.byte(claimant, 1, 3)
+redis.call('HSETNX', KEYS[1], 'f', text(a * 65536 + b * 256 + c))
 local fence = redis.call('HINCRBY', KEYS[1], 'f', 1)
 redis.call('HSET', KEYS[1], 's', 'R', 'a', answers, 'l', text(lease_until), 'n', claimant,
   'u', text(keep_until), 'o', text(offset))

@@ -1,6 +1,6 @@
 -- What all steps share. A claim is one hash:
 --
---   s  F free, R running, D done, X dead         f  the fence: how often it was given to somebody to run
+--   s  F free, R running, D done, X dead         f  the fence: rises whenever it is given to somebody to run
 --   a  the digest of the answers (R, D)          v  what came of it, sealed (D)
 --   l  until when the owner is believed (R)      p  what the token could not carry, sealed (until D)
 --   n  who claimed it, to know it again (R)      u  until when it is kept

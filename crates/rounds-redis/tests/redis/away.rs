@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    Redis, bid, in_time, round,
+    Redis, bid, fresh, in_time, round,
     shop::{Shop, client},
 };
 
@@ -89,9 +89,9 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
     let mut redis = Redis::start();
     let ledger = redis.ledger().await;
     for flow in 1..5 {
-        assert!(matches!(ledger.claim(round(flow, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })), "{flow}");
+        let fence = fresh(&ledger, round(flow, 1), bid(0)).await;
         let _: i64 = redis.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
-        assert!(ledger.settle(round(flow, 1), 1, None, None).await.unwrap(), "{flow}");
+        assert!(ledger.settle(round(flow, 1), fence, None, None).await.unwrap(), "{flow}");
         redis.stop();
         redis.start_again();
     }
@@ -160,11 +160,11 @@ async fn a_connection_on_which_nothing_comes_back_is_replaced() {
     let cable = Cable::to(&redis).await;
     let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
     let ledger = in_time(connecting).await.unwrap();
-    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     for _ in 0..2 {
         cable.cut();
-        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.is_err());
-        assert!(in_time(ledger.renew(round(1, 1), 1, bid(9).keep.until)).await.unwrap());
+        assert!(in_time(ledger.renew(round(1, 1), fence, bid(9).keep.until)).await.is_err());
+        assert!(in_time(ledger.renew(round(1, 1), fence, bid(9).keep.until)).await.unwrap());
     }
 }
 
@@ -174,20 +174,20 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     let cable = Cable::to(&redis).await;
     let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
     // Redis knows the scripts from now on.
-    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
-    assert!(ledger.settle(round(1, 1), 1, None, None).await.unwrap());
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
+    assert!(ledger.settle(round(1, 1), fence, None, None).await.unwrap());
 
     let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
     lose_the_next();
-    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let fence = fresh(&ledger, round(2, 1), bid(0)).await;
     lose_the_next();
-    assert!(in_time(ledger.renew(round(2, 1), 1, bid(9).keep.until)).await.unwrap());
+    assert!(in_time(ledger.renew(round(2, 1), fence, bid(9).keep.until)).await.unwrap());
     lose_the_next();
-    assert!(in_time(ledger.settle(round(2, 1), 1, Some(b"the reply".to_vec()), None)).await.unwrap());
+    assert!(in_time(ledger.settle(round(2, 1), fence, Some(b"the reply".to_vec()), None)).await.unwrap());
     lose_the_next();
     assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
     assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
-    assert!(!ledger.settle(round(2, 1), 1, None, None).await.unwrap(), "and another call is another");
+    assert!(!ledger.settle(round(2, 1), fence, None, None).await.unwrap(), "and another call is another");
 }
 
 #[tokio::test]
@@ -196,13 +196,35 @@ async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
     let cable = Cable::to(&redis).await;
     let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
     let ledger = in_time(connecting).await.unwrap();
-    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     let other = redis.ledger().await;
     let Ok(Claimed::Running(waiting)) = other.claim(round(1, 1), bid(0)).await else { panic!() };
     cable.cut();
-    assert!(in_time(ledger.release(round(1, 1), 1, Orphan::Free, false)).await.is_err());
+    assert!(in_time(ledger.release(round(1, 1), fence, Orphan::Free, false)).await.is_err());
     in_time(waiting).await;
-    assert!(matches!(other.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 2, .. })));
+    assert_eq!(fresh(&other, round(1, 1), bid(0)).await, fence + 1);
+}
+
+/// The Redis that was claimed at is gone with the claim, and somebody else claims at the one that has its name now.
+#[tokio::test]
+async fn what_is_given_up_later_is_nobody_elses_claim() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let (ledger, other) = (in_time(connecting).await.unwrap(), new.ledger().await);
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
+    cable.lead_to(&new);
+    cable.cut();
+    let theirs = fresh(&other, round(1, 1), bid(0)).await;
+    let _: String = new.ask("CONFIG RESETSTAT", &[]).await;
+    assert!(in_time(ledger.release(round(1, 1), fence, Orphan::Free, false)).await.is_err());
+    in_time(async {
+        while !new.ask::<String>("INFO commandstats", &[]).await.contains("cmdstat_eval") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(other.renew(round(1, 1), theirs, bid(9).keep.until).await.unwrap());
 }
 
 #[tokio::test]
@@ -214,7 +236,7 @@ async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
     cable.lead_to(&new);
     assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica takes no claims");
-    assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);
 }
 
@@ -273,7 +295,7 @@ async fn a_redis_that_evicts_is_not_trusted_with_claims() {
 async fn a_full_redis_refuses_new_flows_and_forgets_none() {
     let redis = Redis::with(&["--maxmemory", "50mb", "--maxmemory-policy", "noeviction"]);
     let ledger = redis.ledger().await;
-    assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    fresh(&ledger, round(1, 1), bid(0)).await;
     let _: String = redis.ask("CONFIG SET maxmemory 1", &[]).await;
     assert!(matches!(ledger.admit(round(2, 1), bid(0).keep, None).await, Err(LedgerError::Unavailable(_))));
     assert!(ledger.claim(round(3, 1), bid(0)).await.is_err());

@@ -7,7 +7,7 @@ use rounds::{
     ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, Orphan, Spill, What},
 };
 
-use crate::{LEASE, Redis, at, bid, digest, in_time, round};
+use crate::{LEASE, Redis, at, bid, digest, fresh, in_time, round};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite() {
@@ -75,10 +75,10 @@ async fn a_claim_at_work_outlives_its_expiry_until_its_lease_has_lapsed() {
     let ledger = redis.ledger().await;
     let mut late = bid(100);
     late.keep.until = at(100);
-    assert!(matches!(ledger.claim(round(1, 1), late).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let fence = fresh(&ledger, round(1, 1), late).await;
     let first = left(&redis, FIRST).await;
     assert!(first > LEASE / 2 && first <= LEASE, "{first:?}");
-    assert!(ledger.renew(round(1, 1), 1, at(100) + LEASE + LEASE).await.unwrap());
+    assert!(ledger.renew(round(1, 1), fence, at(100) + LEASE + LEASE).await.unwrap());
     let renewed = left(&redis, FIRST).await;
     assert!(renewed > LEASE && renewed <= LEASE + LEASE, "{renewed:?}");
 }
@@ -91,8 +91,8 @@ async fn nothing_that_is_said_later_makes_a_record_go_earlier() {
     // The clock of whoever claims is ahead: for them, half of the time is over.
     let mut ahead = bid(300);
     ahead.keep.until = at(600);
-    assert!(matches!(ledger.claim(round(1, 1), ahead).await, Ok(Claimed::Fresh { fence: 1, .. })));
-    assert!(ledger.settle(round(1, 1), 1, None, None).await.unwrap());
+    let fence = fresh(&ledger, round(1, 1), ahead).await;
+    assert!(ledger.settle(round(1, 1), fence, None, None).await.unwrap());
     let left = left(&redis, FIRST).await;
     assert!(left > Duration::from_secs(590), "{left:?}");
 }
@@ -111,11 +111,11 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     let redis = Redis::start();
     let (here, there) = (redis.ledger().await, redis.ledger().await);
     let id = round(1, 1);
-    assert!(matches!(here.claim(id, bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let fence = fresh(&here, id, bid(0)).await;
     let Ok(Claimed::Running(waiting)) = there.claim(id, bid(1)).await else { panic!() };
-    assert!(here.release(id, 1, Orphan::Free, true).await.unwrap(), "somebody waits elsewhere");
+    assert!(here.release(id, fence, Orphan::Free, true).await.unwrap(), "somebody waits elsewhere");
     let waiting = tokio::spawn(waiting);
-    assert!(here.settle(id, 1, Some(b"the reply".to_vec()), None).await.unwrap());
+    assert!(here.settle(id, fence, Some(b"the reply".to_vec()), None).await.unwrap());
     in_time(waiting).await.unwrap();
     assert!(matches!(there.claim(id, bid(1)).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
 }
@@ -126,12 +126,12 @@ async fn who_is_about_to_wait_keeps_a_run_going() {
     let redis = Redis::start();
     let ledger = redis.builder().timeout(Duration::from_secs(20)).connect().await.unwrap();
     let id = round(1, 1);
-    assert!(matches!(ledger.claim(id, bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
+    let fence = fresh(&ledger, id, bid(0)).await;
     redis.pause();
     let (claimed, kept, ()) = tokio::join! {
         biased;
         ledger.claim(id, bid(0)),
-        ledger.release(id, 1, Orphan::Free, true),
+        ledger.release(id, fence, Orphan::Free, true),
         async { redis.go_on() },
     };
     assert!(matches!(claimed, Ok(Claimed::Running(_))));

@@ -14,7 +14,7 @@ use rounds_redis::RedisLedger;
 use serde_json::json;
 
 use crate::{
-    Redis, bid, in_time, round,
+    Redis, bid, fresh, in_time, round,
     shop::{Shop, builder},
 };
 
@@ -139,12 +139,11 @@ async fn a_fence_that_was_turned_back_lets_no_two_replies_out() {
     let ledger = redis.ledger().await;
     let key = "rounds:{01010101010101010101010101010101}:r1";
     let id = round(1, 1);
-    assert!(matches!(ledger.claim(id, bid(0)).await, Ok(Claimed::Fresh { fence: 1, .. })));
-    assert!(matches!(ledger.claim(id, bid(30)).await, Ok(Claimed::Fresh { fence: 2, .. })));
-    let _: i64 = redis.ask("HSET", &[key.as_bytes(), b"f", b"1"]).await;
+    let (first, second) = (fresh(&ledger, id, bid(0)).await, fresh(&ledger, id, bid(30)).await);
+    let _: i64 = redis.ask("HSET", &[key.as_bytes(), b"f", first.to_string().as_bytes()]).await;
     let settled = [
-        ledger.settle(id, 1, Some(b"one".to_vec()), None).await.unwrap(),
-        ledger.settle(id, 2, Some(b"two".to_vec()), None).await.unwrap(),
+        ledger.settle(id, first, Some(b"one".to_vec()), None).await.unwrap(),
+        ledger.settle(id, second, Some(b"two".to_vec()), None).await.unwrap(),
     ];
     assert_eq!(settled, [true, false]);
 }

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use rounds::{
     Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Keep, Orphan, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger as _, Orphan, What},
 };
+use rounds_redis::RedisLedger;
 use server::Redis;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -39,6 +40,14 @@ fn digest(byte: u8) -> Digest {
 fn bid(now: u64) -> Bid {
     let keep = Keep { now: at(now), until: at(now + 600) };
     Bid { answers: digest(1), keep, lease: LEASE, orphan: Orphan::Free }
+}
+
+/// Claims what nobody has.
+async fn fresh(ledger: &RedisLedger, id: ClaimId, bid: Bid) -> Fence {
+    match in_time(ledger.claim(id, bid)).await {
+        Ok(Claimed::Fresh { fence, .. }) => fence,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Nothing here may take longer, however wrong it goes.

@@ -181,7 +181,7 @@ async fn a_connection_on_which_nothing_comes_any_more_is_given_up() {
 async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     let redis = Redis::start();
     let cable = Cable::to(&redis).await;
-    let relay = RedisRelay::builder(cable.url.clone(), "a").timeout(Duration::from_millis(200)).connect();
+    let relay = RedisRelay::builder(cable.url.clone(), "a").timeout(Duration::from_millis(500)).connect();
     let a = Instance::with(&redis, in_time(relay).await.unwrap(), |builder| builder).await;
     let b = Instance::new(&redis, "b").await;
     let answered = a.begun().await;
@@ -189,11 +189,11 @@ async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
-/// The name has a new address. Whoever listens still listens at the old one, which keeps its connections or lets them hang.
+/// The name has a new address, and who is connected to the old one stays so in part, or is cut off from it without a word.
 #[tokio::test]
 async fn another_redis_that_takes_over_costs_retries_and_no_flow() {
     let claims = Redis::start();
-    for hangs in [false, true] {
+    for happens in ["nothing", "normal connections break", "subscriptions break", "silence"] {
         let (old, new) = (Redis::start(), Redis::start());
         let cable = Cable::to(&old).await;
         let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(300)).connect();
@@ -201,15 +201,45 @@ async fn another_redis_that_takes_over_costs_retries_and_no_flow() {
         let b = Instance::with(&claims, in_time(relay("b")).await.unwrap(), |builder| builder).await;
         let answered = a.begun().await;
         cable.lead_to(&new);
-        if hangs {
-            cable.cut();
-        } else {
-            let _: i64 = old.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+        let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+        match happens {
+            "normal connections break" => {
+                let _: i64 = old.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+            }
+            "subscriptions break" => {
+                let _: i64 = old.ask("CLIENT KILL TYPE pubsub", &[]).await;
+            }
+            "silence" => cable.cut(),
+            _ => {}
         }
-        assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED, "hangs: {hangs}");
+        assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED, "{happens}");
         assert!(b.was_routed_to(&a));
         assert_eq!(a.events.runs("wrap"), 1);
+        // All of them are there from now on, and stay there.
+        for instance in [&a, &b] {
+            until_listeners(&new, &instance.here, 1).await;
+        }
+        assert_eq!(persistently(&a.begun().await, &b.client).await.text(), WRAPPED, "{happens}");
     }
+}
+
+/// Whoever is still connected to it, and to nothing else.
+#[tokio::test]
+async fn nobody_who_listens_at_a_replica_takes_others_for_gone() {
+    let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(300)).connect();
+    let a = Instance::with(&claims, in_time(relay("a")).await.unwrap(), |builder| builder).await;
+    let b = Instance::with(&claims, in_time(relay("b")).await.unwrap(), |builder| builder).await;
+    let answered = a.begun().await;
+    cable.lead_to(&new);
+    let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+    // That of a, who came first.
+    let subscribed: String = old.ask("CLIENT LIST TYPE pubsub", &[]).await;
+    let ids = subscribed.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok());
+    let _: i64 = old.ask("CLIENT KILL ID", &[ids.min().unwrap().to_string().as_bytes()]).await;
+    until_listeners(&new, &a.here, 1).await;
+    assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED);
 }
 
 #[tokio::test]

@@ -31,9 +31,12 @@ use crate::{
 /// How often the owner says that it is still at it.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(700);
 
-/// After how long without a sign an errand is sent once more, as it may have got lost. After as long again, the owner counts as
+/// After how long without a sign an errand is sent again, as it may have got lost, and after the last time the owner counts as
 /// gone.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// How often in all. An owner whose connection is dead needs a while to know it.
+const SENT: u32 = 3;
 
 /// After how long a message that is still being sent is given up.
 const SENDING: Duration = Duration::from_secs(2);
@@ -146,14 +149,14 @@ pub(super) async fn hand(
     if !post(core, relay, owner, id, &errand).await.map_err(FlowError::retry)? {
         return Ok(Routed::Gone);
     }
-    let (mut signs, mut silence, mut again) = (0, core.clock.sleep(SILENCE), true);
+    let (mut signs, mut silence, mut sent) = (0, core.clock.sleep(SILENCE), 1);
     loop {
         tokio::select! {
             biased;
             said = receiver.recv() => match said {
                 Some(Body::Report(reply)) => return Ok(Routed::Reply(reply)),
                 Some(Body::AtIt(sign)) if sign > signs => {
-                    (signs, silence, again) = (sign, core.clock.sleep(SILENCE), true);
+                    (signs, silence, sent) = (sign, core.clock.sleep(SILENCE), 1);
                 }
                 Some(_) => {}
                 None => return Ok(Routed::Silent(None)),
@@ -164,11 +167,11 @@ pub(super) async fn hand(
                 return Ok(Routed::Cancelled);
             }
             () = &mut silence => {
-                if !again {
+                if sent == SENT {
                     return Ok(Routed::Silent(None));
                 }
                 match post(core, relay, owner, id, &errand).await {
-                    Ok(true) => (silence, again) = (core.clock.sleep(SILENCE), false),
+                    Ok(true) => (silence, sent) = (core.clock.sleep(SILENCE), sent + 1),
                     Ok(false) => return Ok(Routed::Gone),
                     Err(away) => return Ok(Routed::Silent(Some(away))),
                 }
