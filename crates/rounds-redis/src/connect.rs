@@ -101,6 +101,9 @@ pub enum ConnectError {
     /// Redis cannot be reached.
     #[error("Redis cannot be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Messages that are sent to a replica reach only those who listen to that one.
+    #[error("this Redis is a replica: connect to its primary")]
+    Replica,
     /// Redis is set to forget what it was told to keep.
     #[error(
         "Redis is set to evict keys when its memory is full (maxmemory-policy {policy}), and a claim that is evicted lets its \

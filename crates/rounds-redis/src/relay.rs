@@ -8,13 +8,20 @@ use std::{
 };
 
 use rounds::{BoxFuture, Inbox, Relay, RelayError};
-use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
+use tokio::{
+    runtime::Handle,
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
 
 use crate::{
     connect::{self, ConnectError},
     connection::{Away, Connection, Published},
     subscription::{Line, Standing, Subscription},
 };
+
+/// After how long a message that nobody heard is sent again: who has just lost its connection is back by then.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// How long the name of an instance may be.
 const LONGEST: usize = 64;
@@ -26,10 +33,10 @@ const LONGEST: usize = 64;
 ///
 /// # When Redis is away
 ///
-/// Each call ends within [the timeout](RedisRelayBuilder::timeout), and the leg is told to try again. This instance subscribes
-/// again by itself, also when another Redis has taken the place of the one where it had. For three times the timeout and half a
-/// second after that it does not take an instance for gone that is not heard of yet: it may be on its way back as well. All
-/// instances have the same timeout.
+/// Each call ends within [the timeout](RedisRelayBuilder::timeout), or a few times that where it has to be found out who is there,
+/// and the leg is told to try again. This instance subscribes again by itself, also when another Redis has taken the place of the
+/// one where it had. For three times the timeout and half a second after that it does not take an instance for gone that is
+/// not heard of yet: it may be on its way back as well. All instances have the same timeout.
 ///
 /// In a cluster, or where something in between does not tell who listens, none of this can be known: there an instance that is
 /// not heard of for three seconds is taken for gone.
@@ -76,7 +83,13 @@ impl RedisRelay {
     }
 
     async fn publish(&self, to: &str, message: &[u8]) -> Result<bool, Away> {
-        let Published { heard, broken } = self.connection.publish(&channel(&self.prefix, to), message).await?;
+        let there = channel(&self.prefix, to);
+        let mut published = self.connection.publish(&there, message).await?;
+        if published.heard == 0 && self.counts && !published.broken {
+            sleep(MOMENT).await;
+            published = self.connection.publish(&there, message).await?;
+        }
+        let Published { heard, broken } = published;
         if heard > 0 || !self.counts {
             return Ok(true);
         }
@@ -84,9 +97,10 @@ impl RedisRelay {
         // listens, or it is not a primary, and nobody is known to be gone.
         let own = channel(&self.prefix, &self.here);
         let tells = !broken
-            && self.standing.is_steady()
             && self.connection.listeners(&own).await? > 0
-            && self.connection.is_primary().await?;
+            && self.connection.is_primary().await?
+            // At last: all of this was asked of the same one.
+            && self.standing.is_steady();
         if tells { Ok(false) } else { Err(Away::Unsettled) }
     }
 }
@@ -172,6 +186,9 @@ impl RedisRelayBuilder {
             .map_err(|_| Away::Silent { after: time })
             .and_then(|subscribed| subscribed.map_err(Away::Failed))
             .map_err(ConnectError::unreachable)?;
+        if !connection.is_primary().await.map_err(ConnectError::unreachable)? {
+            return Err(ConnectError::Replica);
+        }
         let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
         let counts =
             standalone && tells_who_listens(&connection, &line.channel).await.map_err(ConnectError::unreachable)?;
@@ -200,14 +217,14 @@ impl fmt::Debug for RedisRelayBuilder {
 /// Whether it can be told who is there, by this Redis and all that is in front of it.
 async fn tells_who_listens(connection: &Connection, own: &str) -> Result<bool, Away> {
     let told = match connection.listeners(own).await {
-        Ok(listeners) => listeners > 0 && connection.is_primary().await?,
+        Ok(listeners) => listeners > 0,
         Err(away) if away.is_refusal() => false,
         Err(away) => return Err(away),
     };
     if !told {
         tracing::warn!(
             target: "rounds",
-            "Redis does not tell who listens (PUBSUB NUMSUB) at a primary: instances that are gone are known by their silence"
+            "Redis does not tell who listens (PUBSUB NUMSUB): instances that are gone are known by their silence"
         );
     }
     Ok(told)

@@ -47,12 +47,16 @@ impl Line {
         standing: Standing,
         sending: Option<Arc<Connection>>,
     ) {
+        let mut pause = self.timeout;
         loop {
             tokio::select! {
-                () = subscription.deliver(&inbox, self.timeout) => {}
-                () = self.has_moved(sending.as_deref()) => {}
+                () = subscription.deliver(&inbox, self.timeout) => standing.lost(),
+                connection = self.has_moved(sending.as_deref(), &mut pause) => {
+                    // In this order: who asks the next one who is there is not to believe it yet.
+                    standing.lost();
+                    connection.renew();
+                }
             }
-            standing.lost();
             tracing::warn!(target: "rounds", "the subscription to Redis is lost: legs from other instances do not arrive");
             subscription = self.again().await;
             standing.regained();
@@ -61,15 +65,18 @@ impl Line {
     }
 
     /// Until another Redis has taken the place of the one where this instance listens or sends: it does not do both at the same
-    /// one, or not at the primary. Then it connects anew for both. Where that cannot be told, it takes for ever.
-    async fn has_moved(&self, sending: Option<&Connection>) {
+    /// one, or not at the primary. Then it has to connect anew for both: as long as that does not help, less and less often. Where
+    /// it cannot be told, it takes for ever.
+    async fn has_moved<'a>(&self, sending: Option<&'a Connection>, pause: &mut Duration) -> &'a Connection {
         let Some(connection) = sending else { return pending().await };
         loop {
-            sleep(self.timeout).await;
+            sleep(*pause).await;
             let listens = connection.listeners(&self.channel).await;
             if matches!(listens, Ok(0)) || matches!(connection.is_primary().await, Ok(false)) {
-                return connection.renew();
+                *pause = (*pause * 2).min(30 * self.timeout);
+                return connection;
             }
+            *pause = self.timeout;
         }
     }
 

@@ -219,7 +219,7 @@ async fn what_is_given_up_later_is_nobody_elses_claim() {
     let _: String = new.ask("CONFIG RESETSTAT", &[]).await;
     assert!(in_time(ledger.release(round(1, 1), fence, Orphan::Free, false)).await.is_err());
     in_time(async {
-        while !new.ask::<String>("INFO commandstats", &[]).await.contains("cmdstat_eval") {
+        while !new.ask::<String>("INFO commandstats", &[]).await.contains("cmdstat_hmget") {
             tokio::task::yield_now().await;
         }
     })

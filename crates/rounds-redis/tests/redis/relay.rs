@@ -189,57 +189,94 @@ async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
-/// The name has a new address, and who is connected to the old one stays so in part, or is cut off from it without a word.
-#[tokio::test]
-async fn another_redis_that_takes_over_costs_retries_and_no_flow() {
-    let claims = Redis::start();
-    for happens in ["nothing", "normal connections break", "subscriptions break", "silence"] {
-        let (old, new) = (Redis::start(), Redis::start());
-        let cable = Cable::to(&old).await;
-        let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(300)).connect();
-        let a = Instance::with(&claims, in_time(relay("a")).await.unwrap(), |builder| builder).await;
-        let b = Instance::with(&claims, in_time(relay("b")).await.unwrap(), |builder| builder).await;
-        let answered = a.begun().await;
-        cable.lead_to(&new);
-        let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
-        match happens {
-            "normal connections break" => {
-                let _: i64 = old.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
-            }
-            "subscriptions break" => {
-                let _: i64 = old.ask("CLIENT KILL TYPE pubsub", &[]).await;
-            }
-            "silence" => cable.cut(),
-            _ => {}
-        }
-        assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED, "{happens}");
-        assert!(b.was_routed_to(&a));
-        assert_eq!(a.events.runs("wrap"), 1);
-        // All of them are there from now on, and stay there.
-        for instance in [&a, &b] {
-            until_listeners(&new, &instance.here, 1).await;
-        }
-        assert_eq!(persistently(&a.begun().await, &b.client).await.text(), WRAPPED, "{happens}");
-    }
+/// A fleet of two that finds its Redis by a name; its claims are elsewhere. The first one of it subscribes first.
+async fn fleet(cable: &Cable, claims: &Redis) -> [Instance; 2] {
+    let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(500)).connect();
+    let (a, b) = (in_time(relay("a")).await.unwrap(), in_time(relay("b")).await.unwrap());
+    [Instance::with(claims, a, |builder| builder).await, Instance::with(claims, b, |builder| builder).await]
 }
 
-/// Whoever is still connected to it, and to nothing else.
+/// Ends the subscription of who came first.
+async fn end_first_subscription(redis: &Redis) {
+    let subscribed: String = redis.ask("CLIENT LIST TYPE pubsub", &[]).await;
+    let ids = subscribed.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok());
+    let _: i64 = redis.ask("CLIENT KILL ID", &[ids.min().unwrap().to_string().as_bytes()]).await;
+}
+
+/// The name has a new address, and who is connected to the old one stays so in part, or is cut off from it without a word.
+async fn another_redis_takes_over(cuts_off: impl AsyncFnOnce(&Redis, &Cable)) {
+    let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let [a, b] = fleet(&cable, &claims).await;
+    let answered = a.begun().await;
+    cable.lead_to(&new);
+    let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+    cuts_off(&old, &cable).await;
+    assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED);
+    assert!(b.was_routed_to(&a));
+    assert_eq!(a.events.runs("wrap"), 1);
+    // All of them are there from now on.
+    for instance in [&a, &b] {
+        until_listeners(&new, &instance.here, 1).await;
+    }
+    assert_eq!(persistently(&a.begun().await, &b.client).await.text(), WRAPPED);
+}
+
+#[tokio::test]
+async fn a_primary_that_became_a_replica_and_keeps_its_connections_costs_no_flow() {
+    another_redis_takes_over(async |_, _| {}).await;
+}
+
+#[tokio::test]
+async fn a_primary_that_became_a_replica_and_ends_connections_costs_no_flow() {
+    another_redis_takes_over(async |old, _| {
+        let _: i64 = old.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_primary_that_became_a_replica_and_ends_subscriptions_costs_no_flow() {
+    another_redis_takes_over(async |old, _| {
+        let _: i64 = old.ask("CLIENT KILL TYPE pubsub", &[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_primary_that_is_not_heard_of_any_more_costs_no_flow() {
+    another_redis_takes_over(async |_, cable| cable.cut()).await;
+}
+
+/// Only the owner has moved so far: whoever has not would find nobody.
 #[tokio::test]
 async fn nobody_who_listens_at_a_replica_takes_others_for_gone() {
     let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
     let cable = Cable::to(&old).await;
-    let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(300)).connect();
-    let a = Instance::with(&claims, in_time(relay("a")).await.unwrap(), |builder| builder).await;
-    let b = Instance::with(&claims, in_time(relay("b")).await.unwrap(), |builder| builder).await;
+    let [a, b] = fleet(&cable, &claims).await;
     let answered = a.begun().await;
     cable.lead_to(&new);
+    end_first_subscription(&old).await;
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
-    // That of a, who came first.
-    let subscribed: String = old.ask("CLIENT LIST TYPE pubsub", &[]).await;
-    let ids = subscribed.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok());
-    let _: i64 = old.ask("CLIENT KILL ID", &[ids.min().unwrap().to_string().as_bytes()]).await;
     until_listeners(&new, &a.here, 1).await;
     assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED);
+}
+
+#[tokio::test]
+async fn an_owner_that_has_just_lost_its_connection_is_not_gone() {
+    let (claims, redis) = (Redis::start(), Redis::start());
+    let cable = Cable::to(&redis).await;
+    let [a, b] = fleet(&cable, &claims).await;
+    let answered = a.begun().await;
+    end_first_subscription(&redis).await;
+    assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
+}
+
+#[tokio::test]
+async fn there_is_no_relay_at_a_replica() {
+    let redis = Redis::start();
+    let _: String = redis.ask("REPLICAOF 127.0.0.1 1", &[]).await;
+    assert!(matches!(RedisRelay::connect(&redis.url(), "a").await, Err(ConnectError::Replica)));
 }
 
 #[tokio::test]
