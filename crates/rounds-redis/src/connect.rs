@@ -101,7 +101,7 @@ pub enum ConnectError {
     /// Redis cannot be reached.
     #[error("Redis cannot be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Messages that are sent to a replica reach only those who listen to that one.
+    /// Messages that are sent to a replica reach only those who listen to that one: there is no relay at one.
     #[error("this Redis is a replica: connect to its primary")]
     Replica,
     /// Redis is set to forget what it was told to keep.

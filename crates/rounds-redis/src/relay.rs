@@ -186,10 +186,11 @@ impl RedisRelayBuilder {
             .map_err(|_| Away::Silent { after: time })
             .and_then(|subscribed| subscribed.map_err(Away::Failed))
             .map_err(ConnectError::unreachable)?;
-        if !connection.is_primary().await.map_err(ConnectError::unreachable)? {
+        // Those of a cluster pass messages on to each other.
+        let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
+        if standalone && !connection.is_primary().await.map_err(ConnectError::unreachable)? {
             return Err(ConnectError::Replica);
         }
-        let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
         let counts =
             standalone && tells_who_listens(&connection, &line.channel).await.map_err(ConnectError::unreachable)?;
         Ok(RedisRelay {

@@ -73,7 +73,7 @@ impl Line {
             sleep(*pause).await;
             let listens = connection.listeners(&self.channel).await;
             if matches!(listens, Ok(0)) || matches!(connection.is_primary().await, Ok(false)) {
-                *pause = (*pause * 2).min(30 * self.timeout);
+                *pause = pause.saturating_mul(2).min(self.timeout.saturating_mul(30));
                 return connection;
             }
             *pause = self.timeout;
@@ -136,7 +136,10 @@ enum Stands {
 
 impl Standing {
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self { stands: Arc::new(Mutex::new(Stands::FromTheStart)), settling: 3 * timeout + PAUSES.1 }
+        Self {
+            stands: Arc::new(Mutex::new(Stands::FromTheStart)),
+            settling: timeout.saturating_mul(3).saturating_add(PAUSES.1),
+        }
     }
 
     pub(crate) fn is_steady(&self) -> bool {

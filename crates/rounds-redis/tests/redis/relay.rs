@@ -273,6 +273,16 @@ async fn an_owner_that_has_just_lost_its_connection_is_not_gone() {
 }
 
 #[tokio::test]
+async fn the_longest_timeout_is_as_good_as_any() {
+    let redis = Redis::start();
+    let relay = RedisRelay::builder(redis.url(), "a").timeout(Duration::MAX).connect();
+    let a = Instance::with(&redis, in_time(relay).await.unwrap(), |builder| builder).await;
+    let b = Instance::new(&redis, "b").await;
+    assert_eq!(in_time(a.begun().await.send(&b.client)).await.text(), WRAPPED);
+    assert_eq!(in_time(b.begun().await.send(&a.client)).await.text(), WRAPPED);
+}
+
+#[tokio::test]
 async fn there_is_no_relay_at_a_replica() {
     let redis = Redis::start();
     let _: String = redis.ask("REPLICAOF 127.0.0.1 1", &[]).await;
