@@ -12,7 +12,7 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
     service::RequestContext,
 };
-use rounds::{Round, Rounds, test::Client};
+use rounds::{FlowError, Round, Rounds, test::Client};
 use serde_json::{Value, json};
 
 struct Asker;
@@ -20,9 +20,12 @@ struct Asker;
 impl ServerHandler for Asker {
     async fn call_tool(
         &self,
-        _: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if request.name == "fail" {
+            return Err(FlowError::retry(format!("cannot look up {FORGED}")).into());
+        }
         Ok(Round::from_context(&context)?.ask_form::<String>("name", "Your name?")?)
     }
 }
@@ -73,6 +76,7 @@ async fn what_clients_choose_stays_within_its_line() {
         })
     };
     let state = client.call(FORGED, json!({FORGED: FORGED})).await.asked().state().to_owned();
+    assert_eq!(client.call("fail", json!({})).await.error()["data"]["reason"], "retry");
     for method in ["tools/call", "prompts/get", "resources/read"] {
         for state in [json!(state), json!(FORGED), json!(1)] {
             let _ = client.request(method, leg(state)).await;
@@ -82,5 +86,6 @@ async fn what_clients_choose_stays_within_its_line() {
     let ours: Vec<_> = text.lines().filter(|line| line.contains("leg{")).collect();
     assert!(ours.len() > 10, "{text}");
     assert!(ours.iter().any(|line| line.contains(r#"gen_ai.tool.name="x\nforged \u{1b}[2J""#)), "{text}");
+    assert!(text.contains(r"cannot look up x\nforged"), "{text}");
     assert!(!text.lines().any(|line| line.starts_with("forged")) && !text.contains('\u{1b}'), "{text}");
 }

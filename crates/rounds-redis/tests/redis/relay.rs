@@ -283,6 +283,16 @@ async fn the_longest_timeout_is_as_good_as_any() {
 }
 
 #[tokio::test]
+async fn a_redis_that_does_not_tell_who_listens_carries_messages_all_the_same() {
+    let redis = Redis::start();
+    let _: String = redis.ask("ACL SETUSER default -pubsub", &[]).await;
+    let (a, b) = (Instance::new(&redis, "a").await, Instance::new(&redis, "b").await);
+    assert_eq!(in_time(a.begun().await.send(&b.client)).await.text(), WRAPPED);
+    let relay = RedisRelay::connect(&redis.url(), "c").await.unwrap();
+    assert!(relay.post("never-there", b"to nobody".to_vec()).await.unwrap(), "that somebody is gone is not known");
+}
+
+#[tokio::test]
 async fn there_is_no_relay_at_a_replica() {
     let redis = Redis::start();
     let _: String = redis.ask("REPLICAOF 127.0.0.1 1", &[]).await;
