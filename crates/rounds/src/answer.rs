@@ -196,7 +196,7 @@ impl Answers {
     }
 
     /// What the next round's token carries of these: all that a person has settled, but for what is asked again.
-    pub(crate) fn settled(&self, asked_again: &[Asked]) -> Vec<(String, Settled)> {
+    pub(crate) fn settled(&self, asked_again: &[Asked<&str>]) -> Vec<(String, Settled)> {
         let settled = self.held.iter().filter_map(|(key, held)| {
             let settled = match held {
                 Held::Asked(kind, Received::Accepted(value)) => Settled::accepted(*kind, value),
@@ -271,7 +271,7 @@ mod tests {
         }));
         let all = ["a", "b", "c", "d", "e"].map(|key| asked(key, Kind::Form));
         let first = Answers::solicited(&[], Posing::default(), &all, &sent);
-        let settled = first.settled(&[asked("a", Kind::Form)]);
+        let settled = first.settled(&[Asked { key: "a", kind: Kind::Form }]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
         let second = Answers::solicited(&first.settled(&[]), Posing::default(), &[], &InputResponses::new());
         assert_eq!(second.get("a", Kind::Form), Some(accepted(json!({"a": 1}))));

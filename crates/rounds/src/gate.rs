@@ -70,7 +70,7 @@ impl Peer {
     }
 
     /// Lets the questions through, as a list of what was asked, or says what the client would have to declare.
-    pub(crate) fn admit(&self, requests: &InputRequests) -> Result<Vec<Asked>, FlowError> {
+    pub(crate) fn admit<'a>(&self, requests: &'a InputRequests) -> Result<Vec<Asked<&'a str>>, FlowError> {
         if self.era == Era::Legacy {
             return Err(FlowError::LegacyClient);
         }
@@ -79,7 +79,7 @@ impl Peer {
             .map(|(key, request)| {
                 let kind = kind_of(request)?;
                 self.permits(kind, request)?;
-                Ok(Asked { key: key.clone(), kind })
+                Ok(Asked { key: key.as_str(), kind })
             })
             .collect()
     }

@@ -729,10 +729,11 @@ impl<'a> Leg<'a> {
         if expires_at <= now {
             return Err(FlowError::DeadlinePassed);
         }
+        let span = Span { issued_at: now, expires_at, deadline };
         let mut envelope = Envelope {
             flow: self.round.flow,
             round: self.round.next().number,
-            span: Span { issued_at: now, expires_at, deadline },
+            span,
             binding: &self.binding,
             resume: resume.unwrap_or_else(|| {
                 let answers = frame.answers();
@@ -749,14 +750,14 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        Ok((Minted { span: envelope.span, spill }, asks))
+        Ok((Minted { span, spill }, asks))
     }
 
     /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.
-    fn mint(&self, envelope: &mut Envelope<&Binding>) -> Result<(String, Option<Vec<u8>>), FlowError> {
+    fn mint(&self, envelope: &mut Envelope<&Binding, &str>) -> Result<(String, Option<Vec<u8>>), FlowError> {
         let limits = &self.core.limits;
         let seal =
-            |envelope: &Envelope<_>| token::seal(&self.core.keys(), self.core.new_nonce(), envelope.to_plaintext());
+            |envelope: &Envelope<_, _>| token::seal(&self.core.keys(), self.core.new_nonce(), envelope.to_plaintext());
         let fits = |state: String| match state.len() {
             bytes if bytes > limits.token_bytes => Err(FlowError::StateTooLarge { bytes, limit: limits.token_bytes }),
             _ => Ok(state),

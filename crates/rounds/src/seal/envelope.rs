@@ -76,21 +76,21 @@ impl Span {
 }
 
 /// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token. One that is only
-/// written borrows what it is bound to.
+/// written borrows what it is bound to, and the keys of its questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Envelope<B = Binding> {
+pub(crate) struct Envelope<B = Binding, K = String> {
     pub(crate) flow: FlowId,
     pub(crate) round: u32,
     pub(crate) span: Span,
     pub(crate) binding: B,
     /// The questions of this round. An answer to anything else is not looked at.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) asked: Vec<Asked<K>>,
     pub(crate) resume: Resume,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked {
-    pub(crate) key: String,
+pub(crate) struct Asked<K = String> {
+    pub(crate) key: K,
     pub(crate) kind: Kind,
 }
 
@@ -219,7 +219,7 @@ impl Settled {
     }
 }
 
-impl<B: Serialize> Envelope<B> {
+impl<B: Serialize, K: Serialize> Envelope<B, K> {
     /// The plaintext of a token.
     pub(crate) fn to_plaintext(&self) -> Plaintext {
         // Most are not longer, and need no second piece of memory.

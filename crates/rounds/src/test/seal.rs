@@ -45,7 +45,7 @@ impl Seal {
                 deadline: now + Duration::from_secs(3600),
             },
             binding: &self.binding,
-            asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
+            asked: vec![Asked { key: "units", kind: Kind::Form }],
             resume: Resume::Handler(Kept { state: Some(state), ..Kept::default() }),
         };
         let mut nonce = token::Nonce::default();
