@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -14,8 +14,8 @@ use rounds::{
     Rounds,
     observe::{Event, Observe},
 };
-use tracing::{Dispatch, Level, callsite::rebuild_interest_cache, dispatcher};
-use tracing_subscriber::{filter::Targets, layer::SubscriberExt};
+use tracing::{Level, Metadata, Subscriber, callsite::rebuild_interest_cache, subscriber::Interest};
+use tracing_subscriber::{Layer, filter::LevelFilter, layer::SubscriberExt};
 
 use crate::{
     alone::Failure,
@@ -71,24 +71,20 @@ impl Ways {
 /// Those who watch, and what that takes.
 struct Watched {
     name: &'static str,
-    level: Option<Level>,
+    level: LevelFilter,
     bare: Sample,
     whole: Sample,
 }
 
 impl Watched {
-    fn by(name: &'static str, level: Option<Level>) -> Self {
+    fn by(name: &'static str, level: LevelFilter) -> Self {
         Self { name, level, bare: Sample::new(name), whole: Sample::new(name) }
     }
 
     async fn turn(&mut self, ways: &Ways) -> Result<(), Failure> {
-        let listening = self.level.map(|level| dispatcher::set_default(&written_nowhere(level)));
+        Listening::set(self.level);
         self.bare.time(ways.bare()).await;
-        self.whole.time(ways.whole()).await?;
-        drop(listening);
-        // Without this, `tracing` would go on to ask who is listening.
-        rebuild_interest_cache();
-        Ok(())
+        self.whole.time(ways.whole()).await
     }
 
     fn ratios_to(&self, reference: &Self) -> [f64; 2] {
@@ -99,15 +95,16 @@ impl Watched {
 pub(crate) async fn measure() -> Result<Section, Failure> {
     let mut progress = Progress::new("observing", 1);
     progress.step(&format!("{TURNS} turns of {FLOWS} flows each"));
+    tracing::subscriber::set_global_default(written_nowhere())?;
     let counter = Counter::default();
     let unseen = Ways::to(Rounds::new(Weather::new())).await?;
     let seen = Ways::to(Rounds::builder(Weather::new()).observe(counter.clone()).build()?).await?;
 
-    let mut nobody = Watched::by("nobody", None);
+    let mut nobody = Watched::by("nobody", LevelFilter::OFF);
     let mut watched = [
-        Watched::by("an observer", None),
-        Watched::by("an observer, and `tracing` at info", Some(Level::INFO)),
-        Watched::by("an observer, and `tracing` at debug", Some(Level::DEBUG)),
+        Watched::by("an observer", LevelFilter::OFF),
+        Watched::by("an observer, and `tracing` at info", LevelFilter::INFO),
+        Watched::by("an observer, and `tracing` at debug", LevelFilter::DEBUG),
     ];
     for _ in 0..TURNS {
         nobody.turn(&unseen).await?;
@@ -115,15 +112,45 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
             watched.turn(&seen).await?;
         }
     }
+    Listening::set(LevelFilter::OFF);
     assert!(counter.0.load(Ordering::Relaxed) > 0, "the observer has seen something");
     Ok(section(&nobody, &watched))
 }
 
-/// A subscriber as servers have it, whose lines are made and then dropped: what it costs to write them is not ours. Nor is
-/// what rmcp has to say.
-fn written_nowhere(level: Level) -> Dispatch {
-    let written = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(io::sink).finish();
-    written.with(Targets::new().with_target("rounds", level)).into()
+/// A subscriber as servers have it, for the whole process, whose lines are made and then dropped: what it costs to write them is
+/// not ours.
+fn written_nowhere() -> impl Subscriber + Send + Sync {
+    let written = tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false).with_writer(io::sink);
+    written.finish().with(Listening)
+}
+
+/// Lets through what `rounds` says up to a level that changes from turn to turn, and nothing of rmcp's.
+struct Listening;
+
+static LEVEL: RwLock<LevelFilter> = RwLock::new(LevelFilter::OFF);
+
+impl Listening {
+    fn set(level: LevelFilter) {
+        *LEVEL.write().expect("nobody panics while setting it") = level;
+        rebuild_interest_cache();
+    }
+
+    fn level() -> LevelFilter {
+        *LEVEL.read().expect("nobody panics while setting it")
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Listening {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match metadata.target() == "rounds" && *metadata.level() <= Self::level() {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(Self::level())
+    }
 }
 
 fn section(nobody: &Watched, watched: &[Watched]) -> Section {
@@ -141,7 +168,7 @@ fn section(nobody: &Watched, watched: &[Watched]) -> Section {
         title: "Being watched",
         text: format!(
             "A guard-first call of two legs, {TURNS} turns of {FLOWS}; medians, as multiples of the same with no observer and \
-             no subscriber: once the legs alone, without a transport, and once the whole call, over a connection in memory and \
+             nobody listening: once the legs alone, without a transport, and once the whole call, over a connection in memory and \
              with rmcp's client, as in \"Driving a call\". The observer counts events. At info, the level that servers run at, \
              `tracing` has a span for each leg; at debug also a line for each station of it, which is formatted and dropped. \
              What rmcp itself says is not listened to."

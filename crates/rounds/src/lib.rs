@@ -87,7 +87,7 @@
 //! | `server` | yes | everything above |
 //! | `client` | no | the module `client`; alone, it brings no cryptography and no ledger |
 //! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware left in the request |
-//! | `otel` | no | a `_meta.traceparent` becomes the parent of a leg's span |
+//! | `otel` | no | the span of a leg is named for exporters, and continues the trace of its client, by `_meta.traceparent` |
 //! | `test` | no | the module `test`, for tests of your own handlers, and `ledger::suite`, for a ledger of your own |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

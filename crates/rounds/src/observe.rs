@@ -128,9 +128,9 @@ impl fmt::Display for Outcome {
 
 /// The observer that is always there: events as `tracing` events, within a span for each leg.
 ///
-/// Spans follow OpenTelemetry's conventions for MCP: `mcp.method.name`, `gen_ai.tool.name`, and `rounds.flow`, `rounds.round` and
-/// `rounds.outcome`. With the `otel` feature they are named like `tools/call weather` for those who export them, and a
-/// `_meta.traceparent` becomes the span's parent.
+/// Spans follow OpenTelemetry's conventions for MCP: `gen_ai.tool.name`, `gen_ai.prompt.name` or `mcp.resource.uri`, and beside
+/// it `rounds.flow`, `rounds.round` and `rounds.outcome`. With the `otel` feature they are named like `tools/call weather` for
+/// those who export them and have a `mcp.method.name`, and a `_meta.traceparent` becomes the span's parent.
 ///
 /// What a client chose, such as the name of a tool, is recorded as a string: a subscriber that writes lines escapes those, and
 /// writes what is displayed as it is.
@@ -145,14 +145,14 @@ impl Tracing {
         flow: Option<FlowId>,
         round: u32,
     ) -> tracing::Span {
-        // Nobody else reads it, and it takes a while to write.
+        // Nobody else reads these, and they take a while to write: which name there is tells the method.
         let exports = cfg!(feature = "otel");
         let span = tracing::info_span!(
             target: "rounds",
             "leg",
             otel.name = exports.then(|| format!("{method} {target}")),
             otel.kind = exports.then_some("server"),
-            mcp.method.name = %method,
+            mcp.method.name = exports.then(|| tracing::field::display(method)),
             gen_ai.tool.name = (method == Method::Tool).then_some(target),
             gen_ai.prompt.name = (method == Method::Prompt).then_some(target),
             mcp.resource.uri = (method == Method::Resource).then_some(target),
