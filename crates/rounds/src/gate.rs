@@ -169,7 +169,8 @@ mod tests {
             (json!({"roots": {}}), vec![&roots]),
         ] {
             for ask in [&form, &url, &sample, &tools, &roots] {
-                let outcome = peer(declared.clone()).admit(&asks(ask.clone()));
+                let asks = asks(ask.clone());
+                let outcome = peer(declared.clone()).admit(&asks);
                 assert_eq!(outcome.is_ok(), admitted.contains(&ask), "{declared} asked {ask}");
             }
         }
