@@ -111,7 +111,13 @@ impl Responder for Answering {
         if let (Progress::Asked(pending), Who::Person(terminal)) = (progress, &self.who) {
             terminal.expect(pending.open().len());
         }
-        if let (Progress::Asked(pending), Some(place)) = (progress, &self.kept)
+        let pending = match (progress, &self.who) {
+            (Progress::Asked(pending), _) => Some(*pending),
+            // What was typed is nowhere else, and however the leg ends, the same answers can be sent again.
+            (Progress::Sending { pending, .. }, Who::Person(_)) => *pending,
+            _ => None,
+        };
+        if let (Some(pending), Some(place)) = (pending, &self.kept)
             && let Err(failure) = place.write(pending)
         {
             self.status.say(&crate::Sentence(&failure).to_string());

@@ -232,12 +232,11 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {
     serde_json::from_value(json.clone()).map_err(|error| error.to_string())
 }
 
-/// What could be written to answer a question, a line for each field.
+/// What could be written to answer a question, a line for each field. It is the server's text that is in it, for people to paste.
 pub(crate) fn ways_to_answer(question: &Question) -> Vec<String> {
-    let key = if question.is_pushed() { "*".to_owned() } else { clean::line(question.key()) };
+    let key = if question.is_pushed() { "*".to_owned() } else { question.key().to_owned() };
     let way = |field: &Field| {
-        let name = clean::line(&field.name);
-        let name = if question.is_pushed() { name } else { format!("{key}.{name}") };
+        let name = if question.is_pushed() { field.name.clone() } else { format!("{key}.{}", field.name) };
         let value = match &field.kind {
             FieldKind::Choice { choices } | FieldKind::Choices { choices, .. } => {
                 let values: Vec<_> = choices.iter().map(|choice| choice.value.as_str()).collect();
@@ -248,14 +247,23 @@ pub(crate) fn ways_to_answer(question: &Question) -> Vec<String> {
             _ => "=VALUE".to_owned(),
         };
         let optional = if field.required { "" } else { "  (optional)" };
-        format!("--answer {name}{value}{optional}")
+        format!("{}{optional}", way_to_answer(&name, &value))
     };
     let mut ways: Vec<_> = question.fields().iter().map(way).collect();
     if ways.is_empty() {
         ways.push(match question.kind() {
-            Kind::Form | Kind::Url => format!("--answer {key}=accept|decline|cancel"),
-            _ => format!("--answer {key}:=JSON"),
+            Kind::Form | Kind::Url => way_to_answer(&key, "=accept|decline|cancel"),
+            _ => way_to_answer(&key, ":=JSON"),
         });
     }
     ways
+}
+
+fn way_to_answer(name: &str, value: &str) -> String {
+    if name.contains('=') {
+        return format!("--answers FILE, for {:?}: its name has a = in it", clean::short(name, 80));
+    }
+    let pair = clean::line(&format!("{name}{value}"));
+    // Only a NUL cannot be quoted, and that is written in another way by now.
+    shlex::try_quote(&pair).map_or_else(|_| "--answers FILE".to_owned(), |pair| format!("--answer {pair}"))
 }

@@ -27,7 +27,7 @@ Exit codes:
   1   the tool says that it failed, or there is no result: the error is on stderr
   2   the command line makes no sense
   75  the call was saved, and waits for answers
-  130 Ctrl-C: nothing was answered";
+  130 Ctrl-C: the question that was open is not answered";
 
 /// What to call, and where.
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ pub(crate) async fn call(options: Options) -> Result<ExitCode, Failure> {
         _ => Call::tool(target, arguments),
     };
     let Options { era, save, conversation: options, .. } = options;
-    Conversation { options, server, era, save, resumed: None }.hold(call.into()).await
+    Conversation { options, server, era, save, resumed: None, trust: true }.hold(call.into()).await
 }
 
 fn arguments<'a>(pairs: impl Iterator<Item = &'a String>) -> Result<JsonObject, Failure> {

@@ -53,6 +53,8 @@ pub(crate) struct Conversation {
     pub(crate) save: Option<PathBuf>,
     /// The file that it came from, which is kept up to date.
     pub(crate) resumed: Option<PathBuf>,
+    /// Whether the server is the choice of whoever is here, and not only of whoever wrote a file.
+    pub(crate) trust: bool,
 }
 
 impl Conversation {
@@ -63,6 +65,7 @@ impl Conversation {
         let kept = self.resumed.as_ref().map(place).transpose()?;
         let status = Status::new(call_of(&start), self.options.verbose);
         let who = self.who()?;
+        self.consent(&who).await?;
         let start = reopened(start, &who);
         let (answering, gives_up) = Answering::new(who, status, kept.clone());
         let answering = Arc::new(answering);
@@ -89,6 +92,27 @@ impl Conversation {
         Ok(Who::Person(Terminal::new()))
     }
 
+    /// Nothing is started, and no token is sent anywhere, because a file says so.
+    async fn consent(&self, who: &Who) -> Result<(), Failure> {
+        let server = clean::line(&self.server.to_string());
+        let does = match (&self.server, &self.options.bearer) {
+            (Address::Stdio(_), _) => format!("starts {server}"),
+            (Address::Url(_), Some(_)) => format!("sends your token to {server}"),
+            (Address::Url(_), None) => return Ok(()),
+        };
+        match who {
+            _ if self.trust => Ok(()),
+            Who::Nobody(_) => Err(Failure::Usage(format!("this {does}, as the file says: --trust lets it"))),
+            Who::Person(person) => {
+                match person.agrees(&format!("This {does}, as the file says. Go on?"), false).await {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Failure::NotAnswered("nothing was done".to_owned())),
+                    Err(left) => Err(Failure::NotAnswered(left.to_string())),
+                }
+            }
+        }
+    }
+
     async fn talk(
         &self,
         start: Start,
@@ -107,7 +131,7 @@ impl Conversation {
         let ended = tokio::select! {
             ended = self.drive(&connection, start, answering) => ended,
             Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
-            _ = &mut interrupted => Err(Failure::Interrupted.into()),
+            _ = &mut interrupted => Err(answering.status.interrupted().into()),
         };
         // A question that is dropped with the connection would have us wait for its server again.
         answering.status.stop();
@@ -132,7 +156,7 @@ impl Conversation {
                 return Err(halt);
             };
             answering.status.say(&halt.failure.to_string());
-            let again = person.agrees("Start over, with what you answered filled in?").await;
+            let again = person.agrees("Start over, with what you answered filled in?", true).await;
             if !again.map_err(|left| Failure::NotAnswered(left.to_string()))? {
                 return Err(halt);
             }

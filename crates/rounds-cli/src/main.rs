@@ -106,14 +106,16 @@ enum Command {
     Call(Box<call::Options>),
     /// Go on with a call that was saved, here or elsewhere, now or tomorrow
     ///
-    /// The file has the server's address, the questions and the server's state, and no credentials. The call
-    /// goes to the server that asked, and to no other.
+    /// The file has the server's address or command as it was typed, the questions and the server's state, and
+    /// not the token. The call goes to the server that asked, and to no other. A command is started, and a token
+    /// sent, only if you agree: you may not be who wrote the file.
     #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
     Resume(Box<resume::Options>),
     /// Print a new key: 32 random bytes in hex
     ///
-    /// A key file has one such key a line. The first seals, all of them open, so a key is replaced by adding
-    /// the new one and removing the old one later.
+    /// A key file has one such key a line. The first seals, all of them open, so a key is replaced in three
+    /// steps, each on all servers: append the new one, move it to the front, and after a flow deadline remove
+    /// the old one.
     #[command(verbatim_doc_comment, after_help = "Example:\n  (umask 077; rounds keygen > keys)")]
     Keygen,
     /// Show what is in a requestState, to whoever has its key
@@ -181,13 +183,15 @@ enum Failure {
     Tool(String),
     #[error("stopped; the question was neither answered nor declined")]
     Interrupted,
+    #[error("stopped while the server was at work, which may have had its effect")]
+    InterruptedLeg,
 }
 
 impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Interrupted => ExitCode::from(130),
+            Self::Interrupted | Self::InterruptedLeg => ExitCode::from(130),
             _ => ExitCode::FAILURE,
         }
     }

@@ -32,12 +32,16 @@ pub(crate) struct Options {
     /// Make the call anew, for when its server no longer takes the answers: what was answered is shown as a suggestion
     #[arg(long)]
     start_over: bool,
+    /// Start the command that the file names, or send the token to the URL that it names, without asking. Whoever wrote the
+    /// file chose it
+    #[arg(long)]
+    trust: bool,
     #[command(flatten)]
     conversation: ConversationOptions,
 }
 
 pub(crate) async fn resume(options: Options) -> Result<ExitCode, Failure> {
-    let Options { file, save, start_over, conversation: options } = options;
+    let Options { file, save, start_over, trust, conversation: options } = options;
     // `resume --save FILE` means what `resume FILE --save` does.
     let file = file.or_else(|| save.clone().flatten());
     let file = file.ok_or_else(|| Failure::Usage("the file with the saved call is missing".to_owned()))?;
@@ -50,5 +54,5 @@ pub(crate) async fn resume(options: Options) -> Result<ExitCode, Failure> {
     } else {
         pending.into()
     };
-    Conversation { options, server, era, save, resumed: Some(file) }.hold(start).await
+    Conversation { options, server, era, save, resumed: Some(file), trust }.hold(start).await
 }

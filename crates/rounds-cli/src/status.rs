@@ -12,6 +12,7 @@ use std::{
 use rounds::client::{Call, Outcome, Pending, Progress, Question};
 
 use crate::{
+    Failure,
     colour::Paint,
     duration,
     terminal::{Spinner, clean},
@@ -25,6 +26,8 @@ pub(crate) struct Status {
     spins: AtomicBool,
     spinner: Mutex<Option<Spinner>>,
     leg: Mutex<Leg>,
+    /// Whether the server has something to do, and nobody here.
+    at_work: AtomicBool,
 }
 
 /// The leg that is under way.
@@ -49,6 +52,7 @@ impl Status {
             spins: AtomicBool::new(spins),
             spinner: Mutex::new(None),
             leg: Mutex::new(Leg { call, number: 1, began: Instant::now(), answers: 0, state: None }),
+            at_work: AtomicBool::new(false),
         }
     }
 
@@ -81,13 +85,15 @@ impl Status {
     pub(crate) fn progress(&self, progress: &Progress<'_>) {
         let mut leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
-            Progress::Sending { rounds } => {
+            Progress::Sending { rounds, .. } => {
+                self.at_work.store(true, Ordering::Relaxed);
                 leg.number = rounds + 1;
                 leg.began = Instant::now();
                 self.leg_says(&leg, "→", &leg.sent());
                 self.wait();
             }
             Progress::Asked(pending) => {
+                self.at_work.store(false, Ordering::Relaxed);
                 self.leg_says(&leg, "←", &leg.asked(pending));
                 leg.hold(pending);
                 self.pause();
@@ -106,8 +112,14 @@ impl Status {
     pub(crate) fn interrupted_by(&self, question: &Question) -> Interrupted<'_> {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = clean::short(question.message(), 60);
+        self.at_work.store(false, Ordering::Relaxed);
         self.leg_says(&leg, "←", &format!("pushes a question: {asked}"));
         Interrupted(self)
+    }
+
+    /// What to say to whoever stops it now.
+    pub(crate) fn interrupted(&self) -> Failure {
+        if self.at_work.load(Ordering::Relaxed) { Failure::InterruptedLeg } else { Failure::Interrupted }
     }
 
     pub(crate) fn ended(&self, outcome: &Outcome) {
@@ -135,6 +147,7 @@ pub(crate) struct Interrupted<'a>(&'a Status);
 
 impl Drop for Interrupted<'_> {
     fn drop(&mut self) {
+        self.0.at_work.store(true, Ordering::Relaxed);
         self.0.wait();
     }
 }

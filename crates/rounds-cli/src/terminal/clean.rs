@@ -25,16 +25,20 @@ pub(crate) fn lines(text: &str) -> String {
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut wrapped = Vec::new();
     for one in lines(text).split('\n') {
-        let mut line = String::new();
+        let (mut line, mut taken) = (String::new(), 0);
         for word in one.split_inclusive(' ') {
-            if line.width() + word.trim_end().width() > columns && !line.is_empty() {
+            if taken + word.trim_end().width() > columns && !line.is_empty() {
                 wrapped.push(std::mem::take(&mut line).trim_end().to_owned());
+                taken = 0;
             }
             for c in word.chars() {
-                if line.width() + c.width().unwrap_or(0) > columns && c != ' ' {
+                let width = c.width().unwrap_or(0);
+                if taken + width > columns && c != ' ' {
                     wrapped.push(std::mem::take(&mut line));
+                    taken = 0;
                 }
                 line.push(c);
+                taken += width;
             }
         }
         wrapped.push(line.trim_end().to_owned());
@@ -86,6 +90,12 @@ mod tests {
         assert_eq!(wrapped("abcdefgh", 3), ["abc", "def", "gh"]);
         assert_eq!(wrapped("東京東京", 5), ["東京", "東京"]);
         assert_eq!(wrapped("", 5), [""]);
+    }
+
+    /// By looking at the whole line for each of them, it would take hours.
+    #[test]
+    fn a_text_of_a_million_marks_without_a_width_is_broken_all_the_same() {
+        assert_eq!(wrapped(&("e".to_owned() + &"\u{301}".repeat(1_000_000) + " end"), 3).len(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use rounds::{
     Problem,
     client::{Choice, Field, FieldKind, TextFormat},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::clean;
 
@@ -67,24 +67,21 @@ pub(super) fn choices(field: &Field) -> &[Choice] {
 /// The value that somebody typed. Choices may also be given by their numbers in the list.
 pub(super) fn read(field: &Field, text: &str) -> Result<Value, Problem> {
     match &field.kind {
-        FieldKind::Choice { choices } => field.parse(by_number(choices, text)),
-        FieldKind::Choices { choices, .. } => {
-            let chosen: Vec<_> = text.split(',').map(|one| by_number(choices, one)).collect();
-            field.parse(&chosen.join(","))
+        FieldKind::Choice { .. } => field.check(&json!(meant(field, text))),
+        // The name of a choice may have commas in it.
+        FieldKind::Choices { .. } if text.trim().is_empty() || field.choice(text).is_none() => {
+            let chosen = text.split(',').filter(|one| !one.trim().is_empty()).map(|one| meant(field, one));
+            field.check(&chosen.collect())
         }
         _ => field.parse(text),
     }
 }
 
-/// The value of the choice with this number, unless a choice is itself called so.
-fn by_number<'a>(choices: &'a [Choice], text: &'a str) -> &'a str {
+/// The value of the choice that was meant, by its name, or by its number unless a choice is itself called so.
+fn meant<'a>(field: &'a Field, text: &'a str) -> &'a str {
     let text = text.trim();
-    if choices.iter().any(|choice| choice.value == text || choice.title == text) {
-        return text;
-    }
-    let number: Option<usize> = text.parse().ok();
-    let choice = number.and_then(|number| choices.get(number.checked_sub(1)?));
-    choice.map_or(text, |choice| &choice.value)
+    let by_number = || choices(field).get(text.parse::<usize>().ok()?.checked_sub(1)?);
+    field.choice(text).or_else(by_number).map_or(text, |choice| &choice.value)
 }
 
 /// What is wrong with what was typed, to somebody who looks at the field.

@@ -99,13 +99,14 @@ impl Terminal {
         }
     }
 
-    /// Asks something of our own, to which the answer is yes or no.
-    pub(crate) async fn agrees(&self, ours: &str) -> Result<bool, Left> {
+    /// Asks something of our own, to which the answer is yes or no, and one of them that of Enter.
+    pub(crate) async fn agrees(&self, ours: &str, by_enter: bool) -> Result<bool, Left> {
         self.lines.forget().await;
+        let answers = if by_enter { "[yes] or no" } else { "yes or [no]" };
         loop {
-            let Typed::Text(text) = self.prompt(&format!("{ours} [yes] or no >")).await? else { continue };
+            let Typed::Text(text) = self.prompt(&format!("{ours} {answers} >")).await? else { continue };
             match text.trim() {
-                "" => return Ok(true),
+                "" => return Ok(by_enter),
                 text if is_start_of(text, "yes") => return Ok(true),
                 text if is_start_of(text, "no") => return Ok(false),
                 _ => self.wrong("say yes or no"),

@@ -124,14 +124,31 @@ async fn an_answer_that_does_not_fit_is_not_sent() {
 async fn a_question_without_an_answer_is_an_error_that_says_what_could_be_answered() {
     let server = Server::start(&[]).await;
     run(&["call", &server.url, "weather_e", "location=Tokyo"]).await.failed(
-        "there is no answer to \"units\", which asks: Which units?\n  --answer units.units=metric|imperial\n\
+        "there is no answer to \"units\", which asks: Which units?\n  --answer 'units.units=metric|imperial'\n\
          --save FILE stops here instead, and `rounds resume FILE` goes on.",
     );
     let legacy = run(&["call", &server.url, "weather_h", "location=Tokyo", "--era", "legacy"]).await;
     legacy.failed(
-        "there is no answer to \"Which units?\", which asks: Which units?\n  --answer units=metric|imperial\n\
+        "there is no answer to \"Which units?\", which asks: Which units?\n  --answer 'units=metric|imperial'\n\
          It is asked over a live connection, so the call cannot be saved and answered later.",
     );
+}
+
+#[tokio::test]
+async fn what_a_server_calls_its_questions_is_quoted_for_whoever_pastes_it() {
+    let choices = json!({"type": "string", "enum": ["a", "$(reboot)"]});
+    let text = json!({"type": "string"});
+    let fields = json!({"c": choices, "First name": text, "a=b": text, "plain": text});
+    let raw = Raw::start([asks(json!({"k$(reboot)": form("?", fields, &["c", "First name", "a=b", "plain"])}))]).await;
+    let said = run(&["call", &raw.url, "tool"]).await.stderr;
+    for way in [
+        "  --answer 'k$(reboot).c=a|$(reboot)'\n",
+        "  --answer 'k$(reboot).First name=VALUE'\n",
+        "  --answers FILE, for \"k$(reboot).a=b\": its name has a = in it\n",
+        "  --answer 'k$(reboot).plain=VALUE'\n",
+    ] {
+        assert!(said.contains(way), "{way} {said}");
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use crate::{
     process::{Ended, Server, Written, nobodys_address, run},
     raw::{Raw, asks, form, says},
     request::{METRIC, audit},
+    screen::Screen,
 };
 
 /// Saves the first leg of a call, as somebody with a token, and expects that it says how to go on.
@@ -27,7 +28,7 @@ async fn a_saved_call_goes_on_in_another_process_and_after_a_restart() {
     let address = nobodys_address();
     let server = Server::start_on(&address, &["--key-file", keys.path()]).await;
     let said = save(&server.url, &TOKYO, &file).await.stderr;
-    assert!(said.contains("  \"units\": Which units?\n    --answer units.units=metric|imperial\n"), "{said}");
+    assert!(said.contains("  \"units\": Which units?\n    --answer 'units.units=metric|imperial'\n"), "{said}");
     server.stop().await;
 
     let lost = run(&["resume", file.path(), "--answer", "units.units=metric"]).await;
@@ -46,8 +47,38 @@ async fn a_saved_call_of_a_command_starts_the_command_again() {
     let command = format!("{} --key-file {}", served_on_pipes(), keys.path());
     let ended = run(&["call", "--stdio", &command, "weather_e", "location=Tokyo", "--save", file.path()]).await;
     assert_eq!(ended.code, Some(75), "{ended:?}");
-    let printed = run(&["resume", file.path(), "--answer", "units.units=metric"]).await.printed();
+    let printed = run(&["resume", file.path(), "--trust", "--answer", "units.units=metric"]).await.printed();
     assert_eq!(printed, format!("{METRIC}\n"));
+}
+
+#[tokio::test]
+async fn what_a_file_names_is_not_started_and_gets_no_token_unless_that_is_agreed_to() {
+    let number = asks(json!({"q": form("How many?", json!({"n": {"type": "integer"}}), &["n"])}));
+    let (raw, file, started) = (Raw::start([number, says("done")]).await, Written::nothing(), Written::nothing());
+    let ended = run(&["call", &raw.url, "tool", "--save", file.path()]).await;
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let (heard, answer) = (raw.authorized().len(), ["resume", file.path(), "--answer", "q.n=1"]);
+
+    let ended = run(&[&answer[..], &["--bearer", "s3cret"]].concat()).await;
+    assert_eq!((ended.code, raw.authorized().len()), (Some(2), heard), "{ended:?}");
+    assert_eq!(
+        ended.stderr,
+        format!("rounds: this sends your token to {}, as the file says: --trust lets it\n", raw.url)
+    );
+
+    let mut saved: Value = serde_json::from_str(&file.read()).unwrap();
+    let command = format!("touch {}", started.path());
+    saved["server"] = json!({"stdio": command});
+    fs::write(file.path(), saved.to_string()).unwrap();
+    let ended = run(&answer).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(ended.stderr, format!("rounds: this starts `{command}`, as the file says: --trust lets it\n"));
+    let mut screen = Screen::start(&["resume", file.path()]);
+    screen.see(&format!("This starts `{command}`, as the file says. Go on? yes or [no] > ")).await;
+    screen.say("").await;
+    let ended = screen.ended().await;
+    assert!(ended.stderr.ends_with("rounds: nothing was done\r\n"), "{ended:?}");
+    assert!(!fs::exists(started.path()).unwrap(), "nothing was started");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     call::served_on_pipes,
-    process::{Server, Written, run},
+    process::{Server, Written, in_time, run},
     raw::{Raw, asks, form, page, says},
     request::{METRIC, audit},
     screen::Screen,
@@ -148,6 +148,54 @@ async fn ctrl_c_at_a_question_ends_the_program_and_says_nothing_for_the_person()
         );
     }
     assert_eq!(raw.heard().len(), 1, "nothing was answered");
+}
+
+#[tokio::test]
+async fn ctrl_c_while_the_server_works_says_so_and_loses_nothing_that_was_typed() {
+    let number = asks(json!({"q": form("How many?", json!({"n": {"type": "integer"}}), &["n"])}));
+    let (raw, file) = (Raw::start_slow([number, says("done")]).await, Written::nothing());
+    raw.go();
+    let saved = run(&["call", &raw.url, "tool", "--save", file.path()]).await;
+    assert_eq!(saved.code, Some(75), "{saved:?}");
+
+    let mut screen = Screen::start(&["resume", file.path()]);
+    screen.see("  > ").await;
+    screen.say("7").await;
+    screen.see("cancel > ").await;
+    screen.say("y").await;
+    in_time("the answer", async {
+        while raw.heard().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    screen.press("\u{3}").await;
+    let ended = screen.ended().await;
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let said = "rounds: stopped while the server was at work, which may have had its effect\r\n";
+    assert!(ended.stderr.ends_with(said), "{ended:?}");
+
+    raw.go();
+    raw.go();
+    assert_eq!(run(&["resume", file.path()]).await.printed(), "done\n");
+    assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"n": 7}}}), "the same again");
+}
+
+#[tokio::test]
+async fn several_of_many_are_chosen_by_numbers_and_names_with_commas_in_them() {
+    let names = json!({"type": "array", "items": {"type": "string", "enum": ["Smith, John", "Doe, Jane", " x "]}});
+    for (typed, chosen) in
+        [("1", json!(["Smith, John"])), ("doe, jane", json!(["Doe, Jane"])), ("3,1", json!([" x ", "Smith, John"]))]
+    {
+        let raw = Raw::start([asks(json!({"q": form("Who?", json!({"who": names}), &["who"])})), says("done")]).await;
+        let mut screen = Screen::start(&["call", &raw.url, "tool"]);
+        screen.see("  > ").await;
+        screen.say(typed).await;
+        screen.see("cancel > ").await;
+        screen.say("y").await;
+        assert_eq!(screen.ended().await.stdout, "done\n");
+        assert_eq!(raw.answered()["q"]["content"], json!({"who": chosen}), "{typed}");
+    }
 }
 
 #[tokio::test]

@@ -103,6 +103,8 @@ pub enum Progress<'a> {
     Sending {
         /// How many rounds there were so far.
         rounds: u32,
+        /// The call with its answers, unless it is the first leg. Where the leg is lost, sending the same answers again is safe.
+        pending: Option<&'a Pending>,
     },
     /// The server wants to know something; the responder is about to be asked.
     Asked(&'a Pending),
@@ -241,8 +243,10 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
 
     async fn leg(&mut self) -> Result<Sent, Stopped> {
         let Self { server, responder, time, next, .. } = self;
-        let rounds = if let Start::Pending(pending) = next { pending.round() } else { 0 };
-        responder.progress(&Progress::Sending { rounds });
+        // A leg that goes out only to be cancelled may end its flow, and the answers in it with it.
+        time.is_left()?;
+        let pending = if let Start::Pending(pending) = &*next { Some(pending) } else { None };
+        responder.progress(&Progress::Sending { rounds: pending.map_or(0, Pending::round), pending });
         let sent = pin!(async {
             match next {
                 Start::Call(call) => call.send_to(server).await,
@@ -395,6 +399,17 @@ impl Time {
             ready = future => Ok(ready),
             () = self.alarm.ring(began, whole) => Err(Stopped::Longest { most: self.longest }),
         }
+    }
+
+    /// Whether there is any. A clock may have been set, or have gone on while the machine slept and no timer did.
+    fn is_left(&self) -> Result<(), Stopped> {
+        if self.whole(self.alarm.clock.now()).is_zero() {
+            return Err(Stopped::Longest { most: self.longest });
+        }
+        if self.left.is_zero() {
+            return Err(Stopped::Total { most: self.total });
+        }
+        Ok(())
     }
 
     /// How long all of it may still take.

@@ -1,6 +1,6 @@
 //! What can go wrong with a leg, with a server's fault kept apart from everybody else's.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use rmcp::{ErrorData, service::ServiceError};
 
@@ -122,24 +122,39 @@ const SHORT: usize = 200;
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "")
+    }
+}
+
+/// In quotes, out of which nothing in it gets: what stands behind them is somebody else's word.
+impl fmt::Debug for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        self.write(f, "\"\\")?;
+        f.write_str("\"")
+    }
+}
+
+impl Short<'_> {
+    fn write(&self, f: &mut fmt::Formatter<'_>, escaped: &str) -> fmt::Result {
         for c in self.0.chars().take(SHORT) {
-            // What moves a terminal's cursor, or turns the text around, does not belong in a message.
-            if c.is_control() || is_bidi(c) {
+            // What moves a terminal's cursor, turns the text around or hides in it does not belong in a message.
+            if c.is_control() || is_deceptive(c) {
                 write!(f, "{}", c.escape_unicode())?;
+            } else if escaped.contains(c) {
+                write!(f, "\\{c}")?;
             } else {
-                write!(f, "{c}")?;
+                f.write_char(c)?;
             }
         }
         if self.0.chars().nth(SHORT).is_some() { f.write_str("…") } else { Ok(()) }
     }
 }
 
-impl fmt::Debug for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
-    }
-}
-
-fn is_bidi(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }

@@ -136,14 +136,35 @@ impl Field {
             FieldKind::Number { .. } => number(text).ok_or_else(|| wrong("must be a number"))?,
             FieldKind::Integer { .. } => number(text).ok_or_else(|| wrong("must be a whole number"))?,
             FieldKind::Boolean => json!(boolean(text).ok_or_else(|| wrong("must be yes or no"))?),
-            FieldKind::Choice { choices } => json!(chosen(choices, text)),
-            FieldKind::Choices { choices, .. } => {
-                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-                json!(names.map(|name| chosen(choices, name)).collect::<Vec<_>>())
-            }
+            FieldKind::Choice { .. } => json!(self.chosen(text)),
+            // The name of a choice may have commas in it.
+            FieldKind::Choices { .. } => match self.choice(text).filter(|_| !text.trim().is_empty()) {
+                Some(choice) => json!([choice.value]),
+                None => {
+                    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                    json!(names.map(|name| self.chosen(name)).collect::<Vec<_>>())
+                }
+            },
             FieldKind::Unknown { .. } => serde_json::from_str(text).map_err(|_| wrong("must be JSON"))?,
         };
         self.check(&value)
+    }
+
+    /// The choice that somebody meant by this text: the one of this value, or else of this value or title in any case.
+    pub fn choice(&self, text: &str) -> Option<&Choice> {
+        let (FieldKind::Choice { choices } | FieldKind::Choices { choices, .. }) = &self.kind else { return None };
+        let text = text.trim();
+        let by_value = choices.iter().find(|choice| choice.value == text);
+        let loosely = |choice: &&Choice| {
+            let text = text.to_lowercase();
+            choice.value.to_lowercase() == text || choice.title.to_lowercase() == text
+        };
+        by_value.or_else(|| choices.iter().find(loosely))
+    }
+
+    /// The value of the choice that was meant. What is no choice is left to the check.
+    fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
+        self.choice(text).map_or(text.trim(), |choice| &choice.value)
     }
 
     /// The field's part of the schema, as it came.
@@ -200,8 +221,7 @@ impl Field {
     fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Self {
         let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str).map(str::to_owned);
         // Checking takes as long as there are items and choices, multiplied.
-        let long = |value: &Value| value.as_array().is_some_and(|items| items.len() > MAX_DEFAULT_ITEMS);
-        let fits = |value: &&Value| !long(value) && check_field(&schema, value).is_ok();
+        let fits = |value: &&Value| items(value) <= MAX_DEFAULT_ITEMS && check_field(&schema, value).is_ok();
         Self {
             name: name.to_owned(),
             label: text("title").filter(|title| !title.is_empty()).unwrap_or_else(|| name.to_owned()),
@@ -290,13 +310,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// The value of the choice that was meant. What is no choice is left to the check.
-fn chosen<'a>(choices: &'a [Choice], text: &'a str) -> &'a str {
-    let text = text.trim();
-    let by_value = choices.iter().find(|choice| choice.value == text);
-    let loosely = |choice: &&Choice| {
-        let text = text.to_lowercase();
-        choice.value.to_lowercase() == text || choice.title.to_lowercase() == text
-    };
-    by_value.or_else(|| choices.iter().find(loosely)).map_or(text, |choice| &choice.value)
+/// How many items there are in a list, and in the lists that are in it.
+fn items(value: &Value) -> usize {
+    value.as_array().map_or(0, |list| list.iter().map(|item| 1 + items(item)).sum())
 }

@@ -149,6 +149,7 @@ async fn a_form_that_is_made_to_be_slow_is_not() {
     for schema in [
         json!({"type": "object", "properties": fields, "required": names}),
         json!({"type": "object", "properties": {}, "required": vec!["ghost"; 20_000]}),
+        json!({"type": "object", "properties": {"nested": {"type": "array", "items": many, "default": [vec!["9c3f"; 1001]]}}}),
         json!({"type": "object", "properties": {"many": many}}),
     ] {
         let form = json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": schema}});

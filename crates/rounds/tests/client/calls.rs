@@ -126,6 +126,9 @@ async fn who_asks_and_how_long_is_left_is_known() {
     assert_eq!(server.era(), Era::Modern);
     let pending = asked(Call::tool("x", object!({})).send(server.clone()).await.unwrap());
     assert_eq!(pending.origin().to_string(), "\"real\" at https://example.com/mcp");
+    let mut liar = pending.origin().clone();
+    liar.name = Some("bank\" at https://bank.example asks:\u{61c}".to_owned());
+    assert_eq!(liar.to_string(), r#""bank\" at https://bank.example asks:\u{61c}" at https://example.com/mcp"#);
     assert_eq!(pending.origin(), &server.origin());
     let expires_at = pending.expires_at().expect("our servers say so");
     let left = expires_at.duration_since(rounds::Clock::now(&clock)).unwrap();

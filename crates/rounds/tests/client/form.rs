@@ -198,6 +198,13 @@ async fn what_somebody_typed_is_read_as_what_the_field_takes() {
     assert!(choice.parse("third").is_err());
     let choices = field(json!({"type": "array", "items": {"anyOf": options}})).await;
     assert_eq!((choices.parse("First, b"), choices.parse("")), (yes(json!(["a", "b"])), yes(json!([]))));
+    let commas = field(json!({"type": "array", "items": {"type": "string", "enum": ["a, b", "a", ""]}})).await;
+    assert_eq!(
+        (commas.parse("A, B"), commas.parse("a"), commas.parse("")),
+        (yes(json!(["a, b"])), yes(json!(["a"])), yes(json!([])))
+    );
+    assert_eq!(commas.choice(" A, b ").map(|choice| choice.value.as_str()), Some("a, b"));
+    assert_eq!((commas.choice("c"), boolean.choice("yes")), (None, None));
     let unknown = field(json!({})).await;
     assert_eq!(unknown.parse("{\"a\": [1]}"), yes(json!({"a": [1]})));
     assert!(unknown.parse("{").is_err());

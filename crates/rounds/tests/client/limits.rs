@@ -315,6 +315,22 @@ async fn the_whole_has_an_end_even_if_everybody_thinks_forever() {
     assert_eq!(error.pending().unwrap().open(), ["units"]);
 }
 
+/// As after a weekend with the lid closed: the clock has gone on, and no timer has.
+#[tokio::test]
+async fn a_leg_for_which_no_time_is_left_is_not_sent_and_its_answers_stay_good() {
+    let (raw, client) = Raw::modern(|_| asks_units("s")).await;
+    let clock = Clock::new();
+    let server = Server::from(&client).clock(clock.clone());
+    let responder = |_: Question| {
+        clock.advance(Limits::default().longest);
+        std::future::ready(Ok::<_, io::Error>(metric()))
+    };
+    let error = soon(drive(server, call(), &responder, Limits::default())).await.unwrap_err();
+    assert!(matches!(error.stopped(), Stopped::Longest { .. }), "{error}");
+    assert_eq!(raw.requests("tools/call").len(), 1, "it would have been cancelled at once, and its flow with it");
+    assert_eq!(error.pending().unwrap().answered("units"), Some(&metric()));
+}
+
 /// Asks two questions at once, and once more until both are answered.
 fn two_at_once() -> impl FnMut(&serde_json::Value) -> Act + Send + 'static {
     |request| {
@@ -432,13 +448,23 @@ async fn the_progress_of_every_round_can_be_observed() {
     let log = seen.clone();
     let responder = observed(knows_units(), move |progress: &Progress<'_>| {
         log.lock().unwrap().push(match progress {
-            Progress::Sending { rounds } => format!("sending after {rounds}"),
+            Progress::Sending { rounds, pending } => {
+                let answered = pending.map(|pending| pending.questions().len() - pending.open().len());
+                format!("sending after {rounds}, with {answered:?} answered")
+            }
             Progress::Asked(pending) => format!("asked {:?} in round {}", pending.open(), pending.round()),
             other => format!("{other:?}"),
         });
     });
     done(soon(drive(&client, call(), &responder, Limits::default())).await);
-    assert_eq!(*seen.lock().unwrap(), ["sending after 0", "asked [\"units\"] in round 1", "sending after 1"]);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            "sending after 0, with None answered",
+            "asked [\"units\"] in round 1",
+            "sending after 1, with Some(1) answered"
+        ]
+    );
 }
 
 #[tokio::test]
