@@ -5,7 +5,9 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     future::poll_fn,
+    marker::PhantomData,
     mem,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -24,7 +26,10 @@ use rmcp::{
     },
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::Value;
 
 /// A request as its handler is to get it.
@@ -55,8 +60,8 @@ pub(crate) fn body(
     handler: &impl ServerHandler,
 ) -> Option<Accepted> {
     // That it is text is found out for all of it at once: the parser would do it string by string.
-    let message: Message<'_> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
-    let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params;
+    let Object(message): Object<Message<'_>> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
+    let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params.0;
     let meta = RequestMetaObject::from(meta);
     if message.jsonrpc != "2.0" || message.method != method || !is_self_contained(&meta) {
         return None;
@@ -124,7 +129,7 @@ struct Message<'a> {
     id: RequestId,
     #[serde(borrow)]
     method: Cow<'a, str>,
-    params: Params,
+    params: Object<Params>,
 }
 
 #[derive(Deserialize)]
@@ -138,6 +143,30 @@ struct Params {
     input_responses: Option<InputResponses>,
     request_state: Option<String>,
     cursor: Option<String>,
+}
+
+/// What is read from an object, and from nothing else: derived code also takes an array of its fields in their order, which rmcp does not, and
+/// which whoever looks at bodies before us may take for something else.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+            }
+        }
+
+        from.deserialize_map(Members(PhantomData))
+    }
 }
 
 /// Whether a request says of itself all that has to be known, and nothing that asks for more than one message.

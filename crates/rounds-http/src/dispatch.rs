@@ -34,6 +34,7 @@ use rmcp::{
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use tracing::{Dispatch, dispatcher::with_default};
 
 use crate::accept::Accepted;
 
@@ -335,7 +336,8 @@ fn failure(when: &str, why: impl Display) -> BoxResponse {
 pub(crate) fn idle() -> RunningService<RoleServer, Nobody> {
     let client = InitializeRequestParams::new(ClientCapabilities::default(), Implementation::default())
         .with_protocol_version(ProtocolVersion::V_2026_07_28);
-    serve_directly(Nobody, Drain, Some(client))
+    // It outlives the request that comes first, and is not to keep that request's span.
+    with_default(&Dispatch::none(), || serve_directly(Nobody, Drain, Some(client)))
 }
 
 pub(crate) struct Nobody;

@@ -190,21 +190,25 @@ where
 }
 
 fn nothing_here<B>() -> Response<Pieces<B>> {
-    let mut response = Response::new(Pieces { body: None, rest: Bytes::new() });
+    let mut response = Response::new(Pieces { body: None, rest: Bytes::new(), has_begun: false });
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
 
 /// A body, if there is one, in pieces of a bounded size.
+///
+/// It never says beforehand that it is empty. hyper would be through with such a response as soon as its head is in the buffer, and with one
+/// after the other the buffer would grow for as long as somebody sends requests and reads nothing.
 struct Pieces<B> {
     body: Option<B>,
     /// What has come of it and is still to be handed on.
     rest: Bytes,
+    has_begun: bool,
 }
 
 impl<B> Pieces<B> {
     fn of(body: B) -> Self {
-        Self { body: Some(body), rest: Bytes::new() }
+        Self { body: Some(body), rest: Bytes::new(), has_begun: false }
     }
 
     fn next(&mut self) -> Frame<Bytes> {
@@ -218,6 +222,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Pieces<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        self.has_begun = true;
         if !self.rest.is_empty() {
             return Poll::Ready(Some(Ok(self.next())));
         }
@@ -233,7 +238,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Pieces<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
+        self.has_begun && self.rest.is_empty() && self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -326,7 +326,16 @@ fn base() -> impl Strategy<Value = Draft> {
     ];
     let mut region = call("region", json!({ "value": "here" }));
     let mut nested = call("nested", json!({ "value": { "value": "here" } }));
+    // What is read as an object is not also read as an array, in the order in which its reader happens to have the members.
+    let mut listed = call("echo", json!({ "value": "a" }));
+    let members = ["_meta", "name", "uri", "arguments", "inputResponses", "requestState", "cursor"];
+    listed.message["params"] = members.iter().map(|member| listed.message["params"][member].clone()).collect();
+    let mut wholly = listed.clone();
+    wholly.message =
+        ["jsonrpc", "id", "method", "params"].iter().map(|member| listed.message[member].clone()).collect();
     let slow = vec![
+        listed,
+        wholly,
         region.clone(),
         nested.clone(),
         {

@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
     time::Duration,
@@ -27,6 +27,13 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
+use tracing::{Instrument, Subscriber, span::Id, subscriber::set_default};
+use tracing_subscriber::{
+    Layer,
+    layer::{self, SubscriberExt},
+    registry,
+    registry::LookupSpan,
+};
 
 use crate::{desk::Desk, send::Sent};
 
@@ -112,6 +119,28 @@ async fn a_stray_notification_goes_nowhere() {
     assert_eq!(ours.message()["result"]["content"][0]["text"], "done");
     let theirs = called().to(&mut rmcp(&tool, json())).await;
     assert!(theirs.body.contains("stray"), "{theirs:?}");
+}
+
+/// What every request shares is made by the first one, and keeps nothing of it.
+#[tokio::test]
+async fn the_span_of_the_first_request_ends_with_it() {
+    struct Closed(Arc<AtomicUsize>);
+
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Closed {
+        fn on_close(&self, id: Id, context: layer::Context<'_, S>) {
+            if context.metadata(&id).is_some_and(|span| span.name() == "around the request") {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    let closed = Arc::new(AtomicUsize::new(0));
+    let _listening = set_default(registry().with(Closed(closed.clone())));
+    let mut endpoint = endpoint(&Tool::new(|_| async { done() }), json());
+    for requests in 1..3 {
+        called().to(&mut endpoint).instrument(tracing::info_span!("around the request")).await;
+        assert_eq!(closed.load(Ordering::Relaxed), requests);
+    }
 }
 
 /// Different on purpose: with rmcp nobody ever hears of it.

@@ -91,6 +91,24 @@ async fn a_head_has_room_for_long_headers_but_not_for_any() {
     }
 }
 
+/// Responses are not kept for somebody who does not take them.
+#[tokio::test]
+async fn who_sends_requests_and_reads_nothing_is_not_heard_any_more() {
+    let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
+    let connection = TcpStream::connect(port.address).await.unwrap();
+    let requests = "POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n".repeat(100);
+    let mut sent = 0;
+    // A socket takes some megabytes on both sides. Who is still heard after this many is heard for ever.
+    while sent < 64 << 20 {
+        if timeout(Duration::from_secs(2), connection.writable()).await.is_err() {
+            return;
+        }
+        let at = sent % requests.len();
+        sent += connection.try_write(&requests.as_bytes()[at..]).unwrap_or(0);
+    }
+    panic!("{sent} bytes of requests were taken, and none of their responses");
+}
+
 #[tokio::test]
 async fn stopping_closes_what_is_idle_and_finishes_what_is_not() {
     let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -165,6 +183,29 @@ async fn a_connection_that_breaks_is_nobody_elses_trouble() {
     in_time(babbling.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 400"), "{said}");
     assert_eq!(call(&mut port.connect().await, "/mcp").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_handler_is_told_when_its_connection_is_closed_and_comes_to_its_end() {
+    let (begun, finished) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let tool = Tool::new({
+        let (begun, finished) = (begun.clone(), finished.clone());
+        move |context| {
+            let (begun, finished) = (begun.clone(), finished.clone());
+            async move {
+                begun.notify_one();
+                context.ct.cancelled().await;
+                finished.notify_one();
+                done()
+            }
+        }
+    });
+    let port = Served::of(ready(tool)).await;
+    let mut connection = port.connect().await;
+    let calling = tokio::spawn(async move { call(&mut connection, "/mcp").await });
+    in_time(begun.notified()).await;
+    calling.abort();
+    in_time(finished.notified()).await;
 }
 
 /// As middleware may be: not to be called before it is ready, each time anew.
