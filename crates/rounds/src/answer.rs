@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     check::Problem,
+    error::FlowError,
     seal::{
         digest::Fingerprint,
         envelope::{Asked, Kind, Posed, Posing, Settled},
@@ -73,6 +74,8 @@ pub(crate) struct Answers {
     posing: Posing,
     /// What the library asks from here on. No answer that is held is one to these.
     posed_now: Vec<Posed>,
+    /// The questions of the library's whose answers were taken.
+    taken: Vec<(String, Fingerprint)>,
 }
 
 #[derive(Debug, Clone)]
@@ -124,6 +127,7 @@ impl Answers {
     pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, Kind, Received)>) {
         self.posing = self.posing();
         self.posed_now.clear();
+        self.taken.clear();
         self.held.retain(|(_, held)| !matches!(held, Held::Unsolicited(_)));
         for (key, kind, received) in received {
             self.hold(key, Held::Asked(kind, received));
@@ -165,10 +169,20 @@ impl Answers {
         self.posing.posed.iter().find(|posed| posed.key == key)
     }
 
-    /// Notes that the library asks this question. Where several depend on it, that is more than once in a leg.
-    pub(crate) fn pose(&mut self, key: &str, question: Fingerprint, asked_again: u32) {
+    /// Notes that the answer to this question of the library's was taken for what it is.
+    pub(crate) fn take(&mut self, key: &str, question: Fingerprint) {
+        self.taken.push((key.to_owned(), question));
+    }
+
+    /// Notes that the library asks this question. Where several depend on it, that is more than once in a leg. One whose key another
+    /// has that is answered by now would put that one's answer away, and be put away by it in turn.
+    pub(crate) fn pose(&mut self, key: &str, question: Fingerprint, asked_again: u32) -> Result<(), FlowError> {
+        if self.taken.iter().any(|(taken, other)| taken == key && *other != question) {
+            return Err(FlowError::DuplicateKey { key: key.to_owned() });
+        }
         self.posed_now.retain(|posed| posed.key != key);
         self.posed_now.push(Posed { key: key.to_owned(), question, asked_again });
+        Ok(())
     }
 
     /// Whether a handler asks this by itself under a key that the library has asked under: the answer would be taken for one to
@@ -286,16 +300,20 @@ mod tests {
         let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", Kind::Form)], &sent);
         assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
         assert!(!answers.clashes("class"));
-        answers.pose("class", [1; 16], 0);
+        answers.pose("class", [1; 16], 0).unwrap();
         assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is no answer to it");
         let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", Kind::Form)], &sent);
         assert_eq!(answered.to_posed("class"), Some((Kind::Form, accepted(json!({})))));
         assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
-        answered.pose("class", [2; 16], 1);
+        answered.pose("class", [2; 16], 1).unwrap();
         assert!(!answered.clashes("class"), "the library may ask anew");
         assert_eq!(answered.posing().posed.len(), 1);
         let mut uninvited = Answers::unsolicited(sent);
-        uninvited.pose("class", [1; 16], 0);
+        answered.take("class", [2; 16]);
+        answered.pose("class", [2; 16], 1).unwrap();
+        let clash = answered.pose("class", [1; 16], 0);
+        assert!(matches!(clash, Err(FlowError::DuplicateKey { .. })), "both would ask for ever");
+        uninvited.pose("class", [1; 16], 0).unwrap();
         assert_eq!(uninvited.to_posed("class"), None);
     }
 

@@ -155,8 +155,9 @@ pub(crate) struct Rule {
     count: Bounds,
     /// What each item of a list has to be.
     items: Option<Box<Rule>>,
+    /// What is meant where there is nothing.
     #[cfg(feature = "server")]
-    optional: bool,
+    default: Option<Value>,
 }
 
 impl Rule {
@@ -180,7 +181,7 @@ impl Rule {
             count: bounds("minItems", "maxItems"),
             items: field.get("items").map(|items| Self::of(items).into()),
             #[cfg(feature = "server")]
-            optional: is_optional(field),
+            default: default(field).cloned(),
         }
     }
 
@@ -211,16 +212,15 @@ impl Rule {
     /// Whether a form with this one field may come back without it.
     #[cfg(feature = "server")]
     pub(crate) fn is_optional(&self) -> bool {
-        self.optional
+        self.default.is_some()
     }
 
     /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default.
     #[cfg(feature = "server")]
     pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, Problem> {
-        match value {
-            None | Some(Value::Null) if self.optional => Ok(Value::Null),
-            None | Some(Value::Null) => Err(Problem::of(name, "is missing")),
+        match value.filter(|value| !value.is_null()) {
             Some(value) => self.check(value).map_err(|why| Problem::of(name, why)),
+            None => self.default.clone().ok_or_else(|| Problem::of(name, "is missing")),
         }
     }
 
@@ -289,10 +289,10 @@ impl Bounds {
     }
 }
 
-/// Whether a form with this one field may come back without it.
+/// What a field is taken for where a form comes back without it.
 #[cfg(feature = "server")]
-pub(crate) fn is_optional(field: &Value) -> bool {
-    field.get("default").is_some()
+pub(crate) fn default(field: &Value) -> Option<&Value> {
+    field.get("default")
 }
 
 pub(crate) fn object(content: &Value) -> Result<&JsonObject, Problem> {

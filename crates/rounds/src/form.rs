@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, Map
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Fields, Problem, Rule, is_optional, object},
+    check::{Fields, Problem, Rule, default, object},
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -250,7 +250,7 @@ fn single_field(key: &str, field: &Value) -> JsonObject {
     let mut object = JsonObject::new();
     object.insert("type".to_owned(), json!("object"));
     object.insert("properties".to_owned(), json!({ key: field }));
-    if !is_optional(field) {
+    if default(field).is_none() {
         object.insert("required".to_owned(), json!([key]));
     }
     object
@@ -400,6 +400,19 @@ mod tests {
             assert_eq!(read.as_ref().err(), recalled.as_ref().err());
         }
         read.map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn a_field_with_a_default_that_is_left_empty_has_it() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        #[schemars(extend("default" = true))]
+        struct Window(bool);
+
+        assert_eq!(schema::<Window>("window")["required"], Value::Null);
+        for empty in [json!({}), json!({"window": null})] {
+            assert_eq!(read("window", empty), Ok(Window(true)));
+        }
+        assert_eq!(read("window", json!({"window": false})), Ok(Window(false)));
     }
 
     #[test]

@@ -230,7 +230,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     }
 
     /// How long a flow may take in all, from the first leg, or in the legacy era from the first question: an hour by default. Nothing
-    /// is asked or answered beyond it; a leg that asks nothing any more is not broken off.
+    /// is asked or answered beyond it. A leg that asks nothing any more is not broken off with `Round`, `Steps`, `Asked` and `Durable`; a handler that
+    /// has waited, with an [`Ask`](crate::Ask) or for a client of the legacy era, is dropped when the time is over, but for an effect in a `once`.
     pub fn flow_deadline(mut self, deadline: Duration) -> Self {
         self.flow_deadline = deadline;
         self

@@ -238,6 +238,11 @@ pub(crate) enum Ending {
 }
 
 impl Frame {
+    /// Whether a durable handler is at work just now.
+    fn is_durable(&self) -> bool {
+        self.journal.get().is_some_and(|journal| journal.is_entered())
+    }
+
     pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Arc<Peer>, link: Option<Link>) -> Arc<Self> {
         let state = State {
             way: link.map_or(Way::Unasked, |link| Way::Open(Box::new(link))),
@@ -656,7 +661,7 @@ impl Driver {
         let handler = self.handler.as_mut()?;
         let mut poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
         let mut polled = poll();
-        if matches!(polled, Ok(Poll::Pending)) && self.frame.journal.get().is_some() {
+        if matches!(polled, Ok(Poll::Pending)) && self.frame.is_durable() {
             // What only puts itself off until it is polled again, as `yield_now` does, is not left waiting.
             self.frame.state().woken = false;
             polled = poll();
@@ -699,7 +704,7 @@ impl Driver {
         if !self.in_flight || self.handler.is_none() {
             return Looked::Nothing;
         }
-        if self.frame.journal.get().is_some() && (state.woken || !has_budget_remaining()) {
+        if self.frame.is_durable() && (state.woken || !has_budget_remaining()) {
             // It has not come to rest: a combinator wants to be polled again, or tokio puts it off for the sake of other tasks.
             wake(state);
             return Looked::Nothing;
@@ -714,7 +719,7 @@ impl Driver {
             self.answer(id, Err(refused));
             return Looked::Again;
         }
-        if open.is_empty() && *effects == 0 && self.frame.journal.get().is_some() {
+        if open.is_empty() && *effects == 0 && self.frame.is_durable() {
             drop(state);
             return self.stray();
         }

@@ -7,7 +7,10 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use rmcp::model::InputResponses;
@@ -174,6 +177,10 @@ pub(crate) struct Journal {
     bytes: usize,
     /// Whether the handler is only shown its past: it stops where it would have an effect.
     dry: bool,
+    /// How many have the flow in hand: the handler, until it is done with it. What its server does before and after is no part of it.
+    within: AtomicUsize,
+    /// Whether the handler was reached at all on this leg.
+    reached: AtomicBool,
 }
 
 struct State {
@@ -246,6 +253,8 @@ impl Journal {
             entry_bytes: limits.once_bytes,
             bytes: limits.room(),
             dry: false,
+            within: AtomicUsize::new(0),
+            reached: AtomicBool::new(false),
         }
     }
 
@@ -284,10 +293,28 @@ impl Journal {
 
     /// What ends the flow, if something does, now that the handler has come this far.
     pub(crate) fn fault_at(&self, step: &Step) -> Option<Fault> {
-        if matches!(step, Step::Ended(Ending::Returned(Ok(_)))) {
+        // A server that answers for its handler, as one that is busy does, has not taken another way.
+        let reached = self.dry || self.reached.load(Ordering::Relaxed);
+        if reached && matches!(step, Step::Ended(Ending::Returned(Ok(_)))) {
             self.end();
         }
         self.fault()
+    }
+
+    /// The handler takes the flow in hand.
+    pub(crate) fn enter(&self) {
+        self.within.fetch_add(1, Ordering::Relaxed);
+        self.reached.store(true, Ordering::Relaxed);
+    }
+
+    /// It is done with it.
+    pub(crate) fn leave(&self) {
+        self.within.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether the handler is at work, so that nothing else is to be waited for than what is recorded.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.within.load(Ordering::Relaxed) > 0
     }
 
     /// The handler has come to a good end, which has to be the journal's as well.
@@ -346,7 +373,12 @@ pub(crate) struct Operation<'a> {
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
-        self.journal.state().busy = false;
+        let mut state = self.journal.state();
+        state.busy = false;
+        // Those of them that were answered are, also where it was given up before all were.
+        if let Some(group) = state.group.take() {
+            state.at += group.met.len();
+        }
     }
 }
 
@@ -387,17 +419,9 @@ impl<'a> Operation<'a> {
         Err(self.journal.set_fault(Fault::Diverged { position, recorded, wanted }))
     }
 
-    /// From here on these questions are asked together, until [`apart`](Self::apart).
+    /// From here on, and until it ends, these questions are asked together.
     pub(crate) fn together(&self, keys: Vec<String>) {
         self.journal.state().group = Some(Group { keys, met: BTreeSet::new() });
-    }
-
-    /// The questions that were asked together are all answered.
-    pub(crate) fn apart(&self) {
-        let mut state = self.journal.state();
-        if let Some(group) = state.group.take() {
-            state.at += group.met.len();
-        }
     }
 
     /// Whether the next entry is this very one, without insisting. None past the last entry of what has happened; a round
@@ -577,6 +601,18 @@ mod tests {
     }
 
     #[test]
+    fn questions_that_were_asked_together_and_given_up_leave_what_was_answered_behind() {
+        let journal = Journal::empty(&Limits::default());
+        let operation = journal.begin().unwrap();
+        operation.together(vec!["seat".to_owned(), "meal".to_owned()]);
+        operation.record(answer("seat", "Seat?")).unwrap();
+        drop(operation);
+        journal.begin().unwrap().record(NOW).unwrap();
+        journal.end();
+        assert_eq!(journal.fault(), None);
+    }
+
+    #[test]
     fn a_handler_that_goes_the_same_way_meets_every_entry_in_order_and_is_live_after_the_last() {
         let recorded: Vec<Entry> = pages().entries.iter().cloned().collect();
         let journal = journal(recorded.clone());
@@ -700,7 +736,6 @@ mod tests {
                 }
                 assert!(matches!(operation.recorded(&question).unwrap().as_deref(), Some(Entry::Answer { .. })));
             }
-            operation.apart();
             drop(operation);
             meets(&journal, &once("charge"), &once("charge"));
         }
@@ -715,7 +750,6 @@ mod tests {
         assert_eq!(operation.recorded(&wanted("meal", "Meal?")).unwrap(), None, "still open");
         operation.record(answer("meal", "Meal?")).unwrap();
         assert!(operation.recorded(&wanted("seat", "Seat?")).unwrap().is_some());
-        operation.apart();
         drop(operation);
         assert_eq!(step(&partly, &once("charge")).unwrap(), None, "both are behind");
 

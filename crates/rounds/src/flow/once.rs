@@ -30,11 +30,13 @@ struct Known {
     values: BTreeMap<String, String>,
     /// The names that this run of the handler has used.
     used: BTreeSet<String>,
+    /// Those whose effects have begun and not come to an end, in this run or in a task that outlives one.
+    under_way: BTreeSet<String>,
 }
 
 impl Onces {
     pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
-        let known = Known { values: values.into_iter().collect(), used: BTreeSet::new() };
+        let known = Known { values: values.into_iter().collect(), ..Known::default() };
         Self { known: Mutex::new(known), span: Some(span) }
     }
 
@@ -43,9 +45,12 @@ impl Onces {
         self.known().used.clear();
     }
 
-    /// What the next token carries of them.
+    /// What the next token carries of them. No ledger knows what a first leg has begun, and the next is not to begin it again.
     pub(crate) fn recorded(&self) -> Vec<(String, String)> {
-        self.known().values.clone().into_iter().collect()
+        let Known { values, under_way, .. } = &*self.known();
+        let lost = under_way.iter().filter(|name| self.span.is_none() && !values.contains_key(*name));
+        let lost = lost.map(|name| (name.clone(), LOST.to_owned()));
+        values.clone().into_iter().chain(lost).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -71,10 +76,11 @@ impl View {
         if let Some(value) = self.known_value(name)? {
             return read(name, &value);
         }
+        let named = UnderWay { onces: &self.frame.onces, name };
         // From here on: a durable handler that waits for the ledger waits for its effect.
         let under_way = self.frame.begin_effect();
         let outcome = self.have(name, effect).await;
-        drop(under_way);
+        drop((under_way, named));
         if self.frame.is_cancelled() {
             // The leg is gone: the effect was to come to its end, and nothing after it is to begin. A task that outlives the handler goes on.
             self.frame.until_ended().await;
@@ -117,19 +123,27 @@ impl View {
         if known.used.contains(name) {
             return Err(FlowError::DuplicateOnce { name: name.to_owned() });
         }
-        if !known.values.contains_key(name) {
-            if known.values.len() >= limits.onces {
-                return Err(FlowError::TooManyOnces { limit: limits.onces });
-            }
-            let room = limits.room();
-            let kept = known.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-            let bytes = kept + name.len() + limits.once_bytes;
-            if bytes > room {
-                return Err(FlowError::StateTooLarge { bytes, limit: room });
-            }
+        if let Some(value) = known.values.get(name).cloned() {
+            known.used.insert(name.to_owned());
+            return Ok(Some(value));
         }
+        // An earlier run of the handler has left it to a task.
+        if known.under_way.contains(name) {
+            return Err(FlowError::OnceLost { name: name.to_owned() });
+        }
+        if known.values.len() + known.under_way.len() >= limits.onces {
+            return Err(FlowError::TooManyOnces { limit: limits.onces });
+        }
+        let room = limits.room();
+        let kept = known.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        let reserved = known.under_way.iter().map(String::as_str).chain([name]);
+        let bytes = kept + reserved.map(|name| name.len() + limits.once_bytes).sum::<usize>();
+        if bytes > room {
+            return Err(FlowError::StateTooLarge { bytes, limit: room });
+        }
+        known.under_way.insert(name.to_owned());
         known.used.insert(name.to_owned());
-        Ok(known.values.get(name).cloned())
+        Ok(None)
     }
 
     /// An effect whose value stands in the journal: nothing else in this run may have its name.
@@ -177,6 +191,18 @@ impl View {
 
     fn once_digest(&self, name: &str) -> Digest {
         Digest::of_once(self.round.flow, name)
+    }
+}
+
+/// An effect that has begun, until it has come to its end or was given up.
+struct UnderWay<'a> {
+    onces: &'a Onces,
+    name: &'a str,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.onces.known().under_way.remove(self.name);
     }
 }
 

@@ -43,6 +43,18 @@ pub struct Durable<S> {
     view: Arc<View>,
     ask: Ask,
     server: Arc<S>,
+    _within: Within,
+}
+
+/// A handler that has its flow in hand.
+struct Within(Arc<View>);
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        if let Some(journal) = self.0.frame.journal.get() {
+            journal.leave();
+        }
+    }
 }
 
 impl<S: Send + Sync + 'static> Durable<S> {
@@ -59,8 +71,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     fn of(view: Arc<View>) -> Result<Self, FlowError> {
         let server = find(&view)?;
-        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into());
-        Ok(Self { ask: Ask::of(&view), view, server })
+        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into()).enter();
+        Ok(Self { ask: Ask::of(&view), _within: Within(view.clone()), view, server })
     }
 
     /// Asks for a `T` with a form, as [`Ask::form`] does.
@@ -366,7 +378,6 @@ macro_rules! together {
                 $($question.name_apart(&mut keys);)+
                 operation.together(keys);
                 let ($($question,)+) = tokio::join!($($question.value_within(operation)),+);
-                operation.apart();
                 Ok(($($question?,)+))
             }
         }
@@ -445,7 +456,9 @@ impl<T: Send + 'static> Asking<T> {
                         None => {
                             operation.reserve()?;
                             let words = reworded.take().unwrap_or_else(|| message.clone());
-                            let request = request(words, key, &|| format!("{}-{key}", ask.frame.flow))?;
+                            // The same on every leg, and another for another page.
+                            let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);
+                            let request = request(words, key, &name)?;
                             let question = Question {
                                 key: key.to_owned(),
                                 kind,

@@ -161,7 +161,10 @@ impl<T> Posed<T> {
         let answered = before.and_then(|_| answers.to_posed(&question.key));
         drop(answers);
         let problem = match answered.map(|(kind, received)| question.value(kind, received)) {
-            Some(Ok(value)) => return Ok(Settled::Value(value)),
+            Some(Ok(value)) => {
+                view.frame.answers().take(&question.key, fingerprint);
+                return Ok(Settled::Value(value));
+            }
             Some(Err(Misread::Ends(error))) => return Err(error),
             Some(Err(Misread::Unfit(problem))) => Some(problem),
             None => None,
@@ -181,7 +184,7 @@ impl<T> Posed<T> {
             }
             Some(problem) => (question.request(view, problem.noted(&question.message))?, asked_again + 1),
         };
-        view.frame.answers().pose(&question.key, fingerprint, asked_again);
+        view.frame.answers().pose(&question.key, fingerprint, asked_again)?;
         Ok(Settled::Asks(question.key, Box::new(request)))
     }
 }

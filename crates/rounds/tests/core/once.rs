@@ -14,7 +14,11 @@ use crate::common::{
     ledger::{Faulty, Step},
     ring, secs, small,
 };
-use rounds::{FlowError, Given, Limits, Refusal, Round, observe::Station, test::Clock};
+use rounds::{
+    FlowError, Given, Legacy, Limits, Refusal, Round,
+    observe::Station,
+    test::{Client, Clock},
+};
 use serde_json::{Value, json};
 
 /// Asks for a size, after an effect that has a number.
@@ -198,6 +202,51 @@ async fn a_task_that_outlives_its_handler_goes_on_after_its_effect() {
 }
 
 #[tokio::test]
+async fn an_effect_that_a_first_leg_left_under_way_does_not_begin_again() {
+    for legacy in [false, true] {
+        let gate = Gate::new();
+        let waits = gate.clone();
+        let stage = Stage::with(
+            Desk::new(move |turn| {
+                let waits = waits.clone();
+                async move {
+                    let (round, begun, effects) = (turn.round()?, waits.clone(), turn.effects.clone());
+                    let task = round.clone();
+                    let audit = tokio::spawn(async move {
+                        let effect = async || {
+                            effects.have();
+                            waits.pass().await;
+                        };
+                        task.once("audit", effect).await
+                    });
+                    match round.given::<Value>("size") {
+                        Given::Missing => {
+                            begun.reached().await;
+                            ask(&round, "size")
+                        }
+                        _ => Reply::text(audit.await.unwrap().unwrap_err().to_string()),
+                    }
+                }
+            }),
+            |builder| builder.legacy(Legacy::push()),
+        )
+        .await;
+        let said = if legacy {
+            let client = Client::legacy(stage.server.clone()).await;
+            let leg = client.start("tools/call", json!({"name": "order"})).await;
+            let answer = json!({"action": "accept", "content": small()});
+            client.pushed().await.unwrap().answer(answer).await;
+            leg.finish().await.text()
+        } else {
+            stage.order().await.accept("size", small()).send(&stage.client).await.text()
+        };
+        assert!(said.contains("`audit` has happened"), "{said}");
+        gate.open();
+        assert_eq!(stage.effects.count(), 1, "{legacy}");
+    }
+}
+
+#[tokio::test]
 async fn an_effect_of_a_first_leg_whose_value_is_not_kept_does_not_happen_again() {
     let stage = Stage::with(
         Desk::new(|turn| async move {
@@ -347,6 +396,25 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     let leg = many.client.call("order", json!({})).await;
     assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
     assert_eq!(many.effects.count(), 2);
+
+    let at_once = Stage::with(
+        Desk::new(|turn| async move {
+            let round = turn.round()?;
+            let one = |name: &'static str| {
+                round.once(name, async || {
+                    turn.effects.have();
+                    tokio::task::yield_now().await;
+                })
+            };
+            tokio::try_join!(one("a"), one("b"), one("c"))?;
+            Reply::text("unreachable")
+        }),
+        |builder| builder.limits(limits.clone()),
+    )
+    .await;
+    let leg = at_once.client.call("order", json!({})).await;
+    assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
+    assert_eq!(at_once.effects.count(), 2, "the third did not run");
 
     let tight = limits.with_onces(64, 400);
     let large = Stage::with(

@@ -1,7 +1,16 @@
 //! What a durable handler is not to do, and what happens when it does.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    handler::server::{router::tool::ToolRouter, tool::ToolCallContext},
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},
+    service::RequestContext,
+};
 use rounds::{Durable, FlowError, Refusal, Rounds, durable, test::Client};
 use serde_json::json;
 
@@ -30,6 +39,60 @@ async fn waiting_for_anything_but_the_flow_is_told_to_move_into_a_once() {
         let said = said(route).await;
         assert!(said.contains("move it into a `once`"), "{said}");
     }
+}
+
+/// A server that has its own affairs before and after its handlers.
+struct Wary {
+    router: ToolRouter<Self>,
+    busy: AtomicBool,
+}
+
+impl ServerHandler for Wary {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        tokio::spawn(async {}).await.unwrap();
+        if self.busy.swap(false, Ordering::Relaxed) {
+            return Ok(CallToolResult::error(vec![ContentBlock::text("too many calls")]).into());
+        }
+        let called = self.router.call(ToolCallContext::new(self, request, context)).await;
+        tokio::spawn(async {}).await.unwrap();
+        called
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_waits_for_around_its_handler_is_its_own_affair() {
+    async fn seat(flow: Durable<Wary>, _trip: Trip) -> Result<String, FlowError> {
+        flow.form::<String>("Which seat?").key("seat").await
+    }
+    for busy in [false, true] {
+        let router = ToolRouter::new().with_route(durable("book", "", seat));
+        let rounds = Rounds::new(Wary { router, busy: AtomicBool::new(false) });
+        let client = Client::modern(rounds.clone()).await;
+        let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+        rounds.handler().busy.store(busy, Ordering::Relaxed);
+        let answered = asked.accept("seat", json!({"seat": "4C"})).send(&client).await;
+        assert_eq!(answered.text(), if busy { "too many calls" } else { "4C" });
+    }
+}
+
+#[tokio::test]
+async fn no_two_pages_of_a_flow_have_the_same_name() {
+    async fn pages(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        flow.url("Sign in", "https://example.com/one").await?;
+        flow.url("Pay", "https://example.com/two").await?;
+        Ok(String::new())
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("book", "", pages)).await;
+    let first = client.call("book", json!({"to": "Rome"})).await.asked();
+    let accepted = json!({"action": "accept"});
+    let second = first.retry().respond("url", accepted).send(&client).await.asked();
+    let name = |asked: &rounds::test::Asked| asked.question("url")["params"]["elicitationId"].clone();
+    assert!(name(&first).is_string() && name(&first) != name(&second), "{} {}", name(&first), name(&second));
 }
 
 #[tokio::test]

@@ -166,6 +166,11 @@ impl Shop {
     }
 
     #[tool]
+    async fn clash_apart(&self, Asked(units): Asked<Units>, Asked(clash): Asked<Clash>) -> String {
+        format!("{units:?} {}", clash.0)
+    }
+
+    #[tool]
     async fn size(&self, Asked(size): Asked<Size>) -> String {
         size.0
     }
@@ -433,6 +438,10 @@ async fn two_questions_of_one_key_are_a_mistake_that_is_told() {
     let stage = stage();
     let client = stage.modern().await;
     let error = client.call("clash", json!({})).await.error().clone();
+    assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");
+    // Of two that come one after the other, each would be asked again once the other was answered.
+    let asked = client.call("clash_apart", json!({})).await.asked();
+    let error = asked.accept("units", json!({"units": "metric"})).send(&client).await.error().clone();
     assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");
 }
 
