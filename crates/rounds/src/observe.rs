@@ -161,9 +161,35 @@ impl Tracing {
             rounds.outcome = tracing::field::Empty,
         );
         #[cfg(feature = "otel")]
-        crate::otel::set_parent(&span, &context.meta);
+        {
+            let text = |key: &str| context.meta.get(key).and_then(serde_json::Value::as_str);
+            if let Some(parent) = text("traceparent") {
+                crate::otel::set_parent(&span, parent, text("tracestate"));
+            }
+        }
         #[cfg(not(feature = "otel"))]
         let _ = context;
+        span
+    }
+
+    /// Where in a trace a leg is, for whoever it is handed to.
+    pub(crate) fn here() -> Option<(String, String)> {
+        #[cfg(feature = "otel")]
+        return crate::otel::here();
+        #[cfg(not(feature = "otel"))]
+        None
+    }
+
+    /// A span for what is done here for a leg that landed elsewhere, and has its own span there.
+    pub(crate) fn errand(flow: Option<FlowId>, round: u32, trace: Option<(String, String)>) -> tracing::Span {
+        let flow = flow.map(tracing::field::display);
+        let span = tracing::info_span!(target: "rounds", "errand", rounds.flow = flow, rounds.round = round);
+        #[cfg(feature = "otel")]
+        if let Some((parent, state)) = trace {
+            crate::otel::set_parent(&span, &parent, Some(&state));
+        }
+        #[cfg(not(feature = "otel"))]
+        let _ = trace;
         span
     }
 

@@ -4,15 +4,20 @@ use opentelemetry::{
     Context,
     trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState},
 };
-use rmcp::model::RequestMetaObject;
-use serde_json::Value;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+/// Where the current span is in its trace, as a `traceparent` and a `tracestate`.
+pub(crate) fn here() -> Option<(String, String)> {
+    let context = tracing::Span::current().context();
+    let here = context.span().span_context().clone();
+    let parent = || format!("00-{}-{}-{:02x}", here.trace_id(), here.span_id(), here.trace_flags());
+    here.is_valid().then(|| (parent(), here.trace_state().header()))
+}
+
 /// A parent that cannot be read is no parent; the trace begins here then.
-pub(crate) fn set_parent(span: &tracing::Span, meta: &RequestMetaObject) {
-    let text = |key: &str| meta.get(key).and_then(Value::as_str);
-    let state = text("tracestate").and_then(|state| state.parse::<TraceState>().ok());
-    if let Some(parent) = text("traceparent").and_then(|parent| read(parent, state.unwrap_or_default())) {
+pub(crate) fn set_parent(span: &tracing::Span, parent: &str, state: Option<&str>) {
+    let state = state.and_then(|state| state.parse::<TraceState>().ok());
+    if let Some(parent) = read(parent, state.unwrap_or_default()) {
         let context = Context::new().with_remote_span_context(parent);
         if let Err(error) = span.set_parent(context) {
             tracing::debug!(target: "rounds", %error, "the span does not take the client's trace as its parent");

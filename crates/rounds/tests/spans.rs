@@ -4,6 +4,11 @@
 
 #![cfg(feature = "otel")]
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use rmcp::{
@@ -11,7 +16,9 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
     service::RequestContext,
 };
-use rounds::{Ask, Given, Round, Rounds, test::Client, text};
+use rounds::{
+    Ask, BoxFuture, Given, Inbox, KeyRing, Relay, RelayError, Round, Rounds, ledger::MemoryLedger, test::Client, text,
+};
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -33,6 +40,28 @@ impl ServerHandler for Greeter {
             Given::Accepted(name) => Ok(text(format!("Hello, {name}!"))),
             _ => Ok(round.ask_form::<String>("name", "Your name?")?),
         }
+    }
+}
+
+/// Carries messages between instances of this process.
+struct Wire {
+    here: &'static str,
+    inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
+}
+
+impl Relay for Wire {
+    fn here(&self) -> &str {
+        self.here
+    }
+
+    fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
+        let inbox = self.inboxes.lock().expect("nobody panics with it").get(to).cloned();
+        inbox.as_ref().inspect(|inbox| inbox.deliver(&message));
+        Box::pin(async move { Ok(inbox.is_some()) })
+    }
+
+    fn open(&self, inbox: Inbox) {
+        self.inboxes.lock().expect("nobody panics with it").insert(self.here.to_owned(), inbox);
     }
 }
 
@@ -84,4 +113,23 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
     let legs = spans.iter().filter(|span| span.name == "tools/call wait");
     let says = |leg: &SpanData| leg.events.iter().any(|event| event.name == "has waited");
     assert_eq!(legs.map(says).collect::<Vec<_>>(), [false, true], "what a handler says is said within its leg");
+
+    exporter.reset();
+    let (ledger, inboxes) = (MemoryLedger::new(), Arc::default());
+    let instance = |here| {
+        let keys = KeyRing::from_bytes([[7; 32]]).unwrap();
+        let builder = Rounds::builder(Greeter).keys(keys).audience("spans").ledger(ledger.clone());
+        builder.relay(Wire { here, inboxes: Arc::clone(&inboxes) }).build().unwrap()
+    };
+    let (here, there) = (Client::modern(instance("here")).await, Client::modern(instance("there")).await);
+    let asked = here.call("wait", json!({})).await.asked();
+    let retry = asked.accept("name", json!({"name": "Ada"})).with("_meta", trace("00000000000000cc"));
+    assert_eq!(retry.send(&there).await.text(), "Hello, Ada!");
+    let spans = exporter.get_finished_spans().unwrap();
+    let landed = spans.iter().rfind(|span| span.name == "tools/call wait").unwrap();
+    let errand = spans.iter().find(|span| span.name == "errand").unwrap();
+    assert!(says(errand) && !says(landed), "the handler speaks where it is");
+    assert_eq!(errand.parent_span_id, landed.span_context.span_id());
+    assert_eq!(errand.span_context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!(attribute(errand, "rounds.flow"), attribute(landed, "rounds.flow"));
 }

@@ -18,6 +18,7 @@ use rmcp::{
 };
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 #[cfg(feature = "test")]
 use super::journal::Pages;
@@ -150,16 +151,17 @@ pub(super) async fn play_errand<X: Exchange>(
 ) -> Option<Vec<u8>> {
     let peer = Arc::new(Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false });
     let answers = errand.answers();
-    let Errand { binding, over_http, state, .. } = errand;
+    let Errand { binding, over_http, state, trace, .. } = errand;
     let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
+    let opened = leg.open(&state);
+    let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {
-        let opened = leg.open(&state);
         match leg.opened(opened) {
             Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
             Err(stop) => Err(stop),
         }
     });
-    match caught(played).await {
+    match caught(played).instrument(span).await {
         Ok(response) => Reply::encode(Ok(&response)),
         Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
         Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::leg;
 use crate::{
     error::FlowError,
+    observe::Tracing,
     relay::{Relay, RelayError},
     rounds::Core,
     seal::{
@@ -51,6 +52,8 @@ pub(super) struct Errand {
     pub(super) state: String,
     /// The answers, as JSON.
     answers: String,
+    /// Where in a trace the leg is.
+    pub(super) trace: Option<(String, String)>,
 }
 
 impl Errand {
@@ -68,6 +71,7 @@ impl Errand {
             capabilities: json(serde_json::to_string(capabilities)),
             state: state.to_owned(),
             answers: json(serde_json::to_string(answers)),
+            trace: Tracing::here(),
         }
     }
 
