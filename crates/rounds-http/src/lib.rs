@@ -48,7 +48,7 @@
 //! - **The members of a question come in another order**, which means nothing in JSON: rmcp sorts them.
 //!
 //! The handler's token is cancelled as with rmcp: when the answer is there, when the client is gone, and when the server stops. A
-//! handler that is told so is never dropped; it goes on in a task of its own, to its end.
+//! handler that is told so is never dropped; it goes on in a task of its own, to its end, for as long as the runtime does.
 
 mod accept;
 mod dispatch;
