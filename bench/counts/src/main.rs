@@ -36,16 +36,16 @@ fn main() -> ExitCode {
 
 /// Seals the state of a call.
 fn seal(times: usize) {
-    let seal = sealing();
+    let (seal, mut state) = (sealing(), "x".repeat(STATE));
     for _ in 0..times {
-        black_box(seal.seal("x".repeat(STATE)));
+        black_box(seal.seal(black_box(&mut state)));
     }
 }
 
 /// Opens it.
 fn open(times: usize) {
     let seal = sealing();
-    let token = seal.seal("x".repeat(STATE));
+    let token = seal.seal(&mut "x".repeat(STATE));
     for _ in 0..times {
         black_box(seal.open(black_box(&token))).expect("it was sealed here");
     }

@@ -1,6 +1,6 @@
 //! The seal without a server around it, for whoever measures what it costs.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use rmcp::model::JsonObject;
 
@@ -33,8 +33,9 @@ impl Seal {
         Self { ring: keys.derive(Purpose::State, audience), binding }
     }
 
-    /// The token of a round whose handler keeps this state.
-    pub fn seal(&self, state: String) -> String {
+    /// The token of a round whose handler keeps this state. A handler hands it over; here it is lent, so that one can be sealed again
+    /// and again without a copy.
+    pub fn seal(&self, state: &mut String) -> String {
         let now = Self::now();
         let envelope = Envelope {
             flow: FlowId::from_bytes([7; 16]),
@@ -46,11 +47,15 @@ impl Seal {
             },
             binding: &self.binding,
             asked: vec![Asked { key: "units", kind: Kind::Form }],
-            resume: Resume::Handler(Kept { state: Some(state), ..Kept::default() }),
+            resume: Resume::Handler(Kept { state: Some(mem::take(state)), ..Kept::default() }),
         };
         let mut nonce = token::Nonce::default();
         getrandom::fill(&mut nonce).expect("the operating system provides randomness");
-        token::seal(&self.ring, nonce, envelope.to_plaintext())
+        let token = token::seal(&self.ring, nonce, envelope.to_plaintext());
+        if let Resume::Handler(Kept { state: Some(lent), .. }) = envelope.resume {
+            *state = lent;
+        }
+        token
     }
 
     /// The state in a token, after every check but that of the ledger.
