@@ -14,6 +14,7 @@ use tokio::sync::{
 use crate::{
     answers::{Answers, Wrong, name_of, ways_to_answer},
     saved::Place,
+    show,
     status::Status,
     terminal::{Left, Terminal, clean},
 };
@@ -113,8 +114,8 @@ impl Responder for Answering {
         }
         let pending = match (progress, &self.who) {
             (Progress::Asked(pending), _) => Some(*pending),
-            // What was typed is nowhere else, and however the leg ends, the same answers can be sent again.
-            (Progress::Sending { pending, .. }, Who::Person(_)) => *pending,
+            // What was typed is nowhere else, and the leg may get lost.
+            (Progress::Sending { pending, .. }, Who::Person(_)) => pending.filter(|pending| show::has_answers(pending)),
             _ => None,
         };
         if let (Some(pending), Some(place)) = (pending, &self.kept)

@@ -27,7 +27,7 @@ Exit codes:
   1   the tool says that it failed, or there is no result: the error is on stderr
   2   the command line makes no sense
   75  the call was saved, and waits for answers
-  130 Ctrl-C: the question that was open is not answered";
+  130 Ctrl-C: a question that was open is not answered; a leg that was under way may have had its effect";
 
 /// What to call, and where.
 #[derive(Debug, Args)]

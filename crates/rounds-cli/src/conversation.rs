@@ -67,6 +67,7 @@ impl Conversation {
         let who = self.who()?;
         self.consent(&who).await?;
         let start = reopened(start, &who);
+        sent_again(&start, &who).await?;
         let (answering, gives_up) = Answering::new(who, status, kept.clone());
         let answering = Arc::new(answering);
 
@@ -103,13 +104,7 @@ impl Conversation {
         match who {
             _ if self.trust => Ok(()),
             Who::Nobody(_) => Err(Failure::Usage(format!("this {does}, as the file says: --trust lets it"))),
-            Who::Person(person) => {
-                match person.agrees(&format!("This {does}, as the file says. Go on?"), false).await {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(Failure::NotAnswered("nothing was done".to_owned())),
-                    Err(left) => Err(Failure::NotAnswered(left.to_string())),
-                }
-            }
+            Who::Person(person) => agreed(person, &format!("This {does}, as the file says. Go on?")).await,
         }
     }
 
@@ -144,6 +139,7 @@ impl Conversation {
         let mut start = start;
         loop {
             let driven = drive(&connection.client, start, answering, limits.clone()).await;
+            answering.status.at_rest();
             let halt = match driven {
                 Ok(outcome) => {
                     answering.status.ended(&outcome);
@@ -239,6 +235,25 @@ fn call_of(start: &Start) -> Option<&Call> {
         Start::Call(call) => Some(call),
         Start::Pending(pending) => Some(pending.call()),
         _ => None,
+    }
+}
+
+/// Whether the person agrees. Enter is no agreement.
+async fn agreed(person: &Terminal, ours: &str) -> Result<(), Failure> {
+    match person.agrees(ours, false).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::NotAnswered("nothing was done".to_owned())),
+        Err(left) => Err(Failure::NotAnswered(left.to_string())),
+    }
+}
+
+/// What a person answered before, and may have been sent, is not sent again behind their back.
+async fn sent_again(start: &Start, who: &Who) -> Result<(), Failure> {
+    match (start, who) {
+        (Start::Pending(pending), Who::Person(person)) if show::has_answers(pending) && pending.open().is_empty() => {
+            agreed(person, "All of it was answered before, and may have been sent. Send it again?").await
+        }
+        _ => Ok(()),
     }
 }
 

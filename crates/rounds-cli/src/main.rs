@@ -108,7 +108,7 @@ enum Command {
     ///
     /// The file has the server's address or command as it was typed, the questions and the server's state, and
     /// not the token. The call goes to the server that asked, and to no other. A command is started, and a token
-    /// sent, only if you agree: you may not be who wrote the file.
+    /// sent, only if you agree: somebody else may have written the file.
     #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
     Resume(Box<resume::Options>),
     /// Print a new key: 32 random bytes in hex

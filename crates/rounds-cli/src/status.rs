@@ -117,6 +117,11 @@ impl Status {
         Interrupted(self)
     }
 
+    /// Nothing is under way any more.
+    pub(crate) fn at_rest(&self) {
+        self.at_work.store(false, Ordering::Relaxed);
+    }
+
     /// What to say to whoever stops it now.
     pub(crate) fn interrupted(&self) -> Failure {
         if self.at_work.load(Ordering::Relaxed) { Failure::InterruptedLeg } else { Failure::Interrupted }

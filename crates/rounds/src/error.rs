@@ -165,8 +165,9 @@ pub enum FlowError {
         /// How many it may have.
         limit: usize,
     },
-    /// An effect has happened, and its value is too large to be kept, or is no longer kept. It will not happen again.
-    #[error("`{name}` has happened, and what came of it is not kept: start the call again")]
+    /// An effect has happened, and its value is too large to be kept, or is no longer kept; or it was left to a task that was not through
+    /// with it. It will not begin again.
+    #[error("`{name}` may have happened, and what came of it is not kept: start the call again")]
     OnceLost {
         /// The effect's name.
         name: String,

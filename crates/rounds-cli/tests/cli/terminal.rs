@@ -175,9 +175,12 @@ async fn ctrl_c_while_the_server_works_says_so_and_loses_nothing_that_was_typed(
     let said = "rounds: stopped while the server was at work, which may have had its effect\r\n";
     assert!(ended.stderr.ends_with(said), "{ended:?}");
 
+    let mut screen = Screen::start(&["resume", file.path()]);
+    screen.see("All of it was answered before, and may have been sent. Send it again? yes or [no] > ").await;
+    screen.say("yes").await;
     raw.go();
     raw.go();
-    assert_eq!(run(&["resume", file.path()]).await.printed(), "done\n");
+    assert_eq!(screen.ended().await.stdout, "done\n");
     assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"n": 7}}}), "the same again");
 }
 

@@ -103,7 +103,8 @@ pub enum Progress<'a> {
     Sending {
         /// How many rounds there were so far.
         rounds: u32,
-        /// The call with its answers, unless it is the first leg. Where the leg is lost, sending the same answers again is safe.
+        /// The call with its answers, unless it is the first leg. Where the leg is lost, they can be sent again: a server with `rounds` runs
+        /// nothing twice for it.
         pending: Option<&'a Pending>,
     },
     /// The server wants to know something; the responder is about to be asked.

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use rmcp::model::InputResponses;
+use rmcp::model::{InputResponses, ServerResult};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::frame::{Ending, Step};
@@ -293,10 +293,12 @@ impl Journal {
 
     /// What ends the flow, if something does, now that the handler has come this far.
     pub(crate) fn fault_at(&self, step: &Step) -> Option<Fault> {
-        // A server that answers for its handler, as one that is busy does, has not taken another way.
-        let reached = self.dry || self.reached.load(Ordering::Relaxed);
-        if reached && matches!(step, Step::Ended(Ending::Returned(Ok(_)))) {
-            self.end();
+        if let Step::Ended(Ending::Returned(Ok(result))) = step {
+            // A server that refuses in its handler's place, as one that is busy does, has not taken another way.
+            let refused = matches!(&**result, ServerResult::CallToolResult(result) if result.is_error == Some(true));
+            if self.dry || self.reached.load(Ordering::Relaxed) || !refused {
+                self.end();
+            }
         }
         self.fault()
     }

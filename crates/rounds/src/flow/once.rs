@@ -34,6 +34,12 @@ struct Known {
     under_way: BTreeSet<String>,
 }
 
+impl Known {
+    fn bytes(&self) -> usize {
+        self.values.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
 impl Onces {
     pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
         let known = Known { values: values.into_iter().collect(), ..Known::default() };
@@ -134,10 +140,7 @@ impl View {
         if known.values.len() + known.under_way.len() >= limits.onces {
             return Err(FlowError::TooManyOnces { limit: limits.onces });
         }
-        let room = limits.room();
-        let kept = known.values.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        let reserved = known.under_way.iter().map(String::as_str).chain([name]);
-        let bytes = kept + reserved.map(|name| name.len() + limits.once_bytes).sum::<usize>();
+        let (room, bytes) = (limits.room(), known.bytes() + name.len() + limits.once_bytes);
         if bytes > room {
             return Err(FlowError::StateTooLarge { bytes, limit: room });
         }
@@ -245,7 +248,9 @@ impl Release<'_> {
     fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
         let View { frame, round, .. } = self.view;
         let json = serde_json::to_string(value);
-        let fits = |json: &&String| json.len() <= frame.core.limits.once_bytes;
+        // Others that were under way at the same time may have taken the room.
+        let left = frame.core.limits.room().saturating_sub(frame.onces.known().bytes() + self.name.len());
+        let fits = |json: &&String| json.len() <= frame.core.limits.once_bytes.min(left);
         if let Some(fence) = self.fence.take() {
             let kept = json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes());
             let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));

@@ -43,15 +43,11 @@ pub struct Durable<S> {
     view: Arc<View>,
     ask: Ask,
     server: Arc<S>,
-    _within: Within,
 }
 
-/// A handler that has its flow in hand.
-struct Within(Arc<View>);
-
-impl Drop for Within {
+impl<S> Drop for Durable<S> {
     fn drop(&mut self) {
-        if let Some(journal) = self.0.frame.journal.get() {
+        if let Some(journal) = self.view.frame.journal.get() {
             journal.leave();
         }
     }
@@ -72,7 +68,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
     fn of(view: Arc<View>) -> Result<Self, FlowError> {
         let server = find(&view)?;
         view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into()).enter();
-        Ok(Self { ask: Ask::of(&view), _within: Within(view.clone()), view, server })
+        Ok(Self { ask: Ask::of(&view), view, server })
     }
 
     /// Asks for a `T` with a form, as [`Ask::form`] does.

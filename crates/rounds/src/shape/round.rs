@@ -176,8 +176,9 @@ impl<R: From<InputRequiredResult>> Round<R> {
     ///
     /// [`FlowError::DuplicateOnce`] for a name that this run has used; [`FlowError::TooManyOnces`] and
     /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::OnceLost`] when its value is
-    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes) or no longer kept, or when the first leg, or an earlier run for a legacy
-    /// client, has left it to a task that is not through with it; [`FlowError::State`] when it has run and its
+    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes), or than the room that others left that ran at the same time, or no
+    /// longer kept, or when the first leg, or an earlier run for a legacy client, has left it to a task that is not through with it;
+    /// [`FlowError::State`] when it has run and its
     /// value cannot be written as JSON, which is `OnceLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
     /// another type; [`FlowError::Retry`] when the ledger is away, or another leg is at the effect for too long;
     /// [`FlowError::FlowEnded`] in a task that outlives its handler.
@@ -190,7 +191,8 @@ impl<R: From<InputRequiredResult>> Round<R> {
     }
 
     /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
-    /// same name, in this leg or a later one, and keeps its [key](Self::once_key).
+    /// same name, in this leg or a later one, and keeps its [key](Self::once_key); but for one that a first leg left to a task, of which no
+    /// later leg can know how it ended.
     ///
     /// # Errors
     ///

@@ -1,9 +1,6 @@
 //! What a durable handler is not to do, and what happens when it does.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -44,7 +41,8 @@ async fn waiting_for_anything_but_the_flow_is_told_to_move_into_a_once() {
 /// A server that has its own affairs before and after its handlers.
 struct Wary {
     router: ToolRouter<Self>,
-    busy: AtomicBool,
+    /// What it answers in its handler's place, once.
+    instead: Mutex<Option<CallToolResult>>,
 }
 
 impl ServerHandler for Wary {
@@ -54,8 +52,8 @@ impl ServerHandler for Wary {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         tokio::spawn(async {}).await.unwrap();
-        if self.busy.swap(false, Ordering::Relaxed) {
-            return Ok(CallToolResult::error(vec![ContentBlock::text("too many calls")]).into());
+        if let Some(instead) = self.instead.lock().unwrap().take() {
+            return Ok(instead.into());
         }
         let called = self.router.call(ToolCallContext::new(self, request, context)).await;
         tokio::spawn(async {}).await.unwrap();
@@ -66,17 +64,24 @@ impl ServerHandler for Wary {
 #[tokio::test]
 async fn what_a_server_waits_for_around_its_handler_is_its_own_affair() {
     async fn seat(flow: Durable<Wary>, _trip: Trip) -> Result<String, FlowError> {
-        flow.form::<String>("Which seat?").key("seat").await
+        let seat: String = flow.form("Which seat?").key("seat").await?;
+        let meal: String = flow.form("Which meal?").key("meal").await?;
+        Ok(format!("{seat} {meal}"))
     }
-    for busy in [false, true] {
+    let answered = async |instead: Option<CallToolResult>| {
         let router = ToolRouter::new().with_route(durable("book", "", seat));
-        let rounds = Rounds::new(Wary { router, busy: AtomicBool::new(false) });
+        let rounds = Rounds::new(Wary { router, instead: Mutex::default() });
         let client = Client::modern(rounds.clone()).await;
         let asked = client.call("book", json!({"to": "Rome"})).await.asked();
-        rounds.handler().busy.store(busy, Ordering::Relaxed);
-        let answered = asked.accept("seat", json!({"seat": "4C"})).send(&client).await;
-        assert_eq!(answered.text(), if busy { "too many calls" } else { "4C" });
-    }
+        let asked = asked.accept("seat", json!({"seat": "4C"})).send(&client).await.asked();
+        *rounds.handler().instead.lock().unwrap() = instead;
+        asked.accept("meal", json!({"meal": "fish"})).send(&client).await
+    };
+    let said = |text: &str| vec![ContentBlock::text(text)];
+    assert_eq!(answered(None).await.text(), "4C fish");
+    assert_eq!(answered(Some(CallToolResult::error(said("too many calls")))).await.text(), "too many calls");
+    // This would be the end of a handler that forgets what it has been through.
+    answered(Some(CallToolResult::success(said("booked")))).await.frozen();
 }
 
 #[tokio::test]
@@ -203,7 +208,7 @@ async fn an_effect_whose_value_is_not_kept_does_not_happen_again() {
     let client = fleet.instance(durable("book", "", lost)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     let said = asked.accept("on", json!({"on": true})).send(&client).await;
-    assert_eq!(said.text(), "`report` has happened, and what came of it is not kept: start the call again");
+    assert_eq!(said.text(), "`report` may have happened, and what came of it is not kept: start the call again");
     assert_eq!(fleet.world.count("report"), 1);
 }
 
