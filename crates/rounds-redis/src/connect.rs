@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Client, RedisError};
+use redis::Client;
 
 use crate::{
     connection::{Away, Connection},
@@ -38,12 +38,17 @@ impl RedisLedgerBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration is wrong, Redis cannot be reached, or it is set to evict keys: a claim that is
+    /// [`ConnectError`] when the configuration is wrong, Redis cannot be reached, is a replica, or is set to evict keys: a claim that is
     /// evicted lets its token be used again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
         let (_, connection) = connection(self.url, &self.prefix, self.timeout)?;
         let memory = connection.info("memory").await.map_err(ConnectError::unreachable)?;
         check_eviction(&memory)?;
+        // A service that does not say what it is has its reasons, and is no replica that somebody chose.
+        let replication = connection.info("replication").await.map_err(ConnectError::unreachable)?;
+        if field(&replication, "role") == Some("slave") {
+            return Err(ConnectError::Replica);
+        }
         Ok(RedisLedger::on(connection, &self.prefix))
     }
 }
@@ -66,8 +71,8 @@ pub(crate) fn connection(url: String, prefix: &str, timeout: Duration) -> Result
     if timeout.is_zero() {
         return Err(ConnectError::NoTime);
     }
-    let client = Client::open(url).map_err(ConnectError::Url)?;
-    let connection = Connection::new(client.clone(), timeout).map_err(ConnectError::Url)?;
+    let client = Client::open(url).map_err(ConnectError::url)?;
+    let connection = Connection::new(client.clone(), timeout).map_err(ConnectError::url)?;
     Ok((client, connection))
 }
 
@@ -82,7 +87,7 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 pub enum ConnectError {
     /// The address is none that Redis could have.
     #[error("this is not the address of a Redis")]
-    Url(#[source] RedisError),
+    Url(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The prefix would move a flow's keys apart in a cluster.
     #[error("the prefix `{prefix}` has a brace in it, by which a cluster would put all keys on one node")]
     Prefix {
@@ -101,7 +106,8 @@ pub enum ConnectError {
     /// Redis cannot be reached.
     #[error("Redis cannot be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Messages that are sent to a replica reach only those who listen to that one: there is no relay at one.
+    /// A replica takes no claims, or forgets them when it hears of its primary again; and messages that are sent to one reach only those who
+    /// listen to it.
     #[error("this Redis is a replica: connect to its primary")]
     Replica,
     /// Redis is set to forget what it was told to keep.
@@ -116,6 +122,10 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    fn url(error: redis::RedisError) -> Self {
+        Self::Url(Box::new(error))
+    }
+
     pub(crate) fn unreachable(away: Away) -> Self {
         Self::Unreachable(Box::new(away))
     }

@@ -112,7 +112,7 @@ impl Relay for RedisRelay {
 
     fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
         let to = to.to_owned();
-        Box::pin(async move { self.publish(&to, &message).await.map_err(|away| RelayError(Box::new(away))) })
+        Box::pin(async move { self.publish(&to, &message).await.map_err(RelayError::new) })
     }
 
     fn open(&self, inbox: Inbox) {
@@ -171,7 +171,7 @@ impl RedisRelayBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration is wrong, or Redis cannot be reached.
+    /// [`ConnectError`] when the configuration is wrong, or Redis cannot be reached or is a replica.
     pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
         let Self { url, name, prefix, timeout: time } = self;
         if name.is_empty() || name.len() > LONGEST {

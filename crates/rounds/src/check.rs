@@ -20,6 +20,8 @@ pub struct Problem {
     why: String,
 }
 
+impl std::error::Error for Problem {}
+
 impl Problem {
     pub(crate) fn whole(why: impl Into<String>) -> Self {
         Self { field: None, why: why.into() }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// ```
 /// use rounds::Limits;
 ///
-/// let limits = Limits::default().with_rounds(3).with_token_bytes(8 * 1024);
+/// let limits = Limits::default().with_rounds(3).with_token_bytes(8 * 1024).with_onces(64, 1024);
 /// assert_eq!(limits.rounds, 3);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,8 @@ pub struct Limits {
     pub asks: usize,
     /// How many effects a flow may have with `once`, and how many entries the journal of a durable flow: 64.
     pub onces: usize,
-    /// How large the value of an effect, or an entry, may be, in bytes: 16 KiB.
+    /// How large the value of an effect, or an entry, may be, in bytes: 16 KiB. No effect begins without room for this much in three
+    /// quarters of a token, or in what may spill: who makes tokens shorter makes this smaller too.
     pub once_bytes: usize,
     /// How often a question is asked again for an answer that does not fit: 3 times. A handler with a
     /// [`Round`](crate::Round) decides for itself, within the limit of rounds.
@@ -29,7 +30,7 @@ pub struct Limits {
     pub frames: usize,
     /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
     pub frames_per_principal: usize,
-    /// How long a token may be, in bytes: 64 KiB.
+    /// How long a token may be, in bytes: 64 KiB. It has to have room for [`once_bytes`](Self::once_bytes) where there are effects.
     pub token_bytes: usize,
     /// How large a state may be that [spills](crate::RoundsBuilder::spill) into the ledger, in bytes: 1 MiB.
     pub spill_bytes: usize,

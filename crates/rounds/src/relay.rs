@@ -24,7 +24,14 @@ pub trait Relay: Send + Sync + 'static {
 /// A message could not be sent: what carries it is away.
 #[derive(Debug, thiserror::Error)]
 #[error("the relay cannot be reached")]
-pub struct RelayError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+pub struct RelayError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+impl RelayError {
+    /// It could not, for this reason.
+    pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(source.into())
+    }
+}
 
 /// Where the messages for this instance go. It does not keep the server alive.
 #[derive(Clone)]
@@ -37,6 +44,10 @@ impl Inbox {
 
     /// Takes a message, which is at work from then on. To be called in a Tokio runtime. A message that is not for this instance,
     /// or was not sealed by one of its fleet, is logged and dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
     pub fn deliver(&self, message: &[u8]) {
         if let Some(core) = self.0.upgrade() {
             route::deliver(&core, message);

@@ -37,7 +37,7 @@ use crate::{
 /// A server whose handlers may ask their user, safely, in the middle of a call.
 ///
 /// It wraps any rmcp [`ServerHandler`] and is one itself, so it goes wherever rmcp takes one. It looks at `tools/call`,
-/// `prompts/get` and `resources/read`; everything else passes through untouched. [`new`](Self::new) needs no
+/// `prompts/get` and `resources/read`; every other method of rmcp 3.8 passes through untouched. [`new`](Self::new) needs no
 /// configuration; [`builder`](Self::builder) has it all.
 ///
 /// Clones share everything: keys, ledger, limits, and the handlers that wait. Where rmcp wants a factory, build once and
@@ -63,6 +63,10 @@ pub struct Rounds<H> {
 impl<H: ServerHandler> Rounds<H> {
     /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds of
     /// ten minutes, flows of an hour.
+    ///
+    /// # Panics
+    ///
+    /// As [`KeyRing::ephemeral`].
     pub fn new(handler: H) -> Self {
         Self::builder(handler).build().expect("the defaults fit together")
     }
@@ -122,8 +126,11 @@ impl<H: ServerHandler> Rounds<H> {
     /// # Errors
     ///
     /// [`BuildError::NoAudience`] when the server was built without an audience, and so with an ephemeral ring: a shared
-    /// ring needs one.
+    /// ring needs one. [`BuildError::RelayWithoutKeys`] for an ephemeral ring in a server with a relay, whose other instances do not have it.
     pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
+        if self.core.relay.is_some() && keys.is_ephemeral() {
+            return Err(BuildError::RelayWithoutKeys);
+        }
         let derived = derive(keys, self.core.audience.as_deref())?;
         *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = derived;
         Ok(())
@@ -339,6 +346,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if self.relay.is_some() && self.keys.as_ref().is_none_or(KeyRing::is_ephemeral) {
             return Err(BuildError::RelayWithoutKeys);
         }
+        if self.relay.is_some() && self.ledger.is_none() {
+            return Err(BuildError::RelayWithoutLedger);
+        }
         self.limits.spills = self.spill;
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
@@ -399,6 +409,9 @@ pub enum BuildError {
     /// A relay was given, and keys that no other instance has.
     #[error("a relay is between instances that share keys: add `.keys(..)` with the ring that all of them have")]
     RelayWithoutKeys,
+    /// A relay was given, and the ledger is the default one, which no other instance sees.
+    #[error("a relay is between instances that share a ledger: add `.ledger(..)` with the one that all of them have")]
+    RelayWithoutLedger,
     /// Something is zero that must not be.
     #[error("the {what} is zero: no question could ever be answered")]
     Zero {

@@ -163,6 +163,9 @@ fn parrot(says: &'static [u8]) -> String {
                     if asked.contains("INFO\r\n$6\r\nmemory") {
                         answer.extend(b"$27\r\nmaxmemory_policy:noeviction\r\n");
                     }
+                    if asked.contains("INFO\r\n$11\r\nreplication") {
+                        answer.extend(b"$11\r\nrole:master\r\n");
+                    }
                     if asked.contains("EVALSHA") {
                         answer.extend(says);
                     }

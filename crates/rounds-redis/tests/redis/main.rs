@@ -33,7 +33,7 @@ fn round(flow: u8, number: u32) -> ClaimId {
 }
 
 fn digest(byte: u8) -> Digest {
-    serde_json::from_value(serde_json::json!(vec![byte; 32])).unwrap()
+    Digest::from_bytes([byte; 32])
 }
 
 /// A claim that is kept for ten minutes, at this second.

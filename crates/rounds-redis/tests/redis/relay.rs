@@ -11,7 +11,7 @@ use rounds::{
     observe::Station,
     test::{Client, Events, Leg, Retry},
 };
-use rounds_redis::{ConnectError, RedisRelay};
+use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
 use serde_json::json;
 
 use crate::{
@@ -293,10 +293,11 @@ async fn a_redis_that_does_not_tell_who_listens_carries_messages_all_the_same() 
 }
 
 #[tokio::test]
-async fn there_is_no_relay_at_a_replica() {
+async fn there_is_neither_a_relay_nor_a_ledger_at_a_replica() {
     let redis = Redis::start();
     let _: String = redis.ask("REPLICAOF 127.0.0.1 1", &[]).await;
     assert!(matches!(RedisRelay::connect(&redis.url(), "a").await, Err(ConnectError::Replica)));
+    assert!(matches!(RedisLedger::connect(&redis.url()).await, Err(ConnectError::Replica)));
 }
 
 #[tokio::test]

@@ -188,6 +188,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
     async fn ping(&self, context: RequestContext<RoleClient>) -> Result<(), ErrorData> {
         self.handler.ping(context).await

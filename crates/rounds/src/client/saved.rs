@@ -52,7 +52,8 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// When it was saved in a version of the format that is not known here, or is no saved call.
+    /// When it was saved in a version of the format that is not known here, is no saved call, or has a question that cannot be asked or an answer
+    /// that does not fit its question.
     pub fn from_json(text: &str) -> Result<Self, LoadError> {
         serde_json::from_str(text).map_err(LoadError::Malformed).and_then(Self::from_value)
     }
@@ -127,8 +128,10 @@ impl Saved {
         let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
         for (key, wire) in self.answers {
             let kind = pending.question(&key).map(Question::kind);
-            let answer = kind.and_then(|kind| Answer::from_wire(kind, &wire));
-            let answer = answer.ok_or_else(|| LoadError::Answer(AnswerError::NotAsked { key: key.clone() }))?;
+            let wanted = kind.ok_or_else(|| LoadError::Answer(AnswerError::NotAsked { key: key.clone() }))?;
+            let answer = Answer::from_wire(wanted, &wire);
+            let answer =
+                answer.ok_or_else(|| LoadError::Answer(AnswerError::OtherKind { key: key.clone(), wanted }))?;
             pending.answer(&key, answer).map_err(LoadError::Answer)?;
         }
         Ok(pending)

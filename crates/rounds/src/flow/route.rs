@@ -204,7 +204,7 @@ async fn post(core: &Core, relay: &Arc<dyn Relay>, to: &str, id: Id, body: &Body
     tokio::select! {
         biased;
         posted = relay.post(to, sealed) => posted,
-        () = core.clock.sleep(SENDING) => Err(RelayError("it took too long to send a message".into())),
+        () = core.clock.sleep(SENDING) => Err(RelayError::new("it took too long to send a message")),
     }
 }
 

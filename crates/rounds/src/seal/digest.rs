@@ -63,6 +63,11 @@ impl Digest {
         Self::of_parts("shape", &canonical)
     }
 
+    /// The digest that has these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

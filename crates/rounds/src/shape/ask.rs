@@ -178,14 +178,14 @@ impl Ask {
         self.frame.with_peer(|peer| (peer.era == Era::Modern || peer.back_channel) && peer.can(kind))
     }
 
-    /// The client of the leg in flight, for notifications; none while the handler waits for an answer. Take it anew after
-    /// every question: the one of an earlier leg no longer reaches anybody.
+    /// The client of the leg in flight, for notifications; none while the handler waits for an answer, and none in a leg that landed on
+    /// another instance and was handed over. Take it anew after every question: the one of an earlier leg no longer reaches anybody.
     pub fn peer(&self) -> Option<Peer<RoleServer>> {
         self.frame.link().map(|link| link.peer)
     }
 
-    /// Tells the client of the leg in flight how far its call has come. Nothing happens when no leg is in flight, or its
-    /// client gave no progress token.
+    /// Tells the client of the leg in flight how far its call has come. Nothing happens when no leg is in flight, or it landed on another
+    /// instance, or its client gave no progress token.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
         if let Some(link) = self.frame.link() {
             link.progress(progress, total, message).await;

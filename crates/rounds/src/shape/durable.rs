@@ -105,7 +105,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     ///
     /// # Errors
     ///
-    /// The first error of any of them.
+    /// The first error of any of them. As every operation, [`FlowError::Concurrent`] while another is under way, also within a
+    /// [`once`](Self::once), and from then on whatever has ended the flow.
     pub async fn all<A: Together>(&self, questions: A) -> Result<A::Values, FlowError> {
         let operation = self.journal().begin()?;
         questions.ask(&operation).await
@@ -116,8 +117,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     ///
     /// # Errors
     ///
-    /// As [`Round::once`](crate::Round::once), [`FlowError::TooManyEntries`] before it runs, and [`FlowError::Diverged`]
-    /// when something else was recorded in its place.
+    /// As [`Round::once`](crate::Round::once), [`FlowError::TooManyEntries`] before it runs, [`FlowError::Diverged`]
+    /// when something else was recorded in its place, and those of every operation, as in [`all`](Self::all).
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -193,7 +194,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
     ///
     /// # Errors
     ///
-    /// [`FlowError::TooManyEntries`].
+    /// [`FlowError::TooManyEntries`]; [`FlowError::EntryTooLarge`] for a name that is larger than an entry may be.
     pub fn patched(&self, change: &str) -> Result<bool, FlowError> {
         let operation = self.journal().begin()?;
         let entry = Entry::Patched(change.to_owned());
@@ -208,7 +209,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     ///
     /// # Errors
     ///
-    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`], [`FlowError::FlowEnded`] and
+    /// [`FlowError::NoPrincipal`] as for a question.
     pub async fn checkpoint(&self) -> Result<(), FlowError> {
         let operation = self.journal().begin()?;
         if operation.recorded(&Entry::Checkpoint)?.is_some() {

@@ -1,7 +1,7 @@
 //! The format of a saved call: it is versioned, and what was written stays readable.
 
 use rmcp::object;
-use rounds::client::{Call, LoadError, Pending, Server};
+use rounds::client::{AnswerError, Call, LoadError, Pending, Server};
 use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, metric, units_form};
@@ -84,4 +84,7 @@ fn what_is_no_saved_call_is_refused() {
     ] {
         assert!(matches!(Pending::from_json(&answer), Err(LoadError::Answer(_))), "{answer}");
     }
+    let odd = changed(|saved| saved["answers"]["units"] = json!({"action": "perhaps"}));
+    let error = Pending::from_json(&odd).unwrap_err();
+    assert!(matches!(error, LoadError::Answer(AnswerError::OtherKind { .. })), "it was asked: {error:?}");
 }

@@ -78,7 +78,7 @@ impl Relay for Wire {
             }
             let mut wires = self.hub.wires();
             if wires.away {
-                return Err(RelayError("the hub is away".into()));
+                return Err(RelayError::new("the hub is away"));
             }
             if let Some(held) = wires.held.get_mut(&to) {
                 held.push(message);
@@ -564,8 +564,14 @@ async fn no_message_can_be_forged_changed_or_sent_elsewhere() {
 }
 
 #[test]
-fn a_relay_needs_keys_that_the_fleet_shares() {
-    let tool = Tool(two_questions);
-    let error = Rounds::builder(tool).relay(Hub::default().at("a")).build().unwrap_err();
+fn a_relay_needs_keys_and_a_ledger_that_the_fleet_shares() {
+    let builder = || Rounds::builder(Tool(two_questions)).relay(Hub::default().at("a")).audience("fleet");
+    let error = builder().build().unwrap_err();
+    assert!(matches!(error, BuildError::RelayWithoutKeys), "{error}");
+    let builder = || builder().keys(KeyRing::from_bytes([[7; 32]]).unwrap());
+    let error = builder().build().unwrap_err();
+    assert!(matches!(error, BuildError::RelayWithoutLedger), "{error}");
+    let server = builder().ledger(MemoryLedger::new()).build().unwrap();
+    let error = server.set_keys(&KeyRing::ephemeral()).unwrap_err();
     assert!(matches!(error, BuildError::RelayWithoutKeys), "{error}");
 }
