@@ -166,17 +166,27 @@ pub(crate) enum Away {
 }
 
 impl Away {
-    /// Whether it may stay like this on the same connection: nobody at the other end knows of it any more, or whoever is there
-    /// is not the primary any more.
+    /// Whether it may stay like this on the same connection: nobody at the other end knows of it any more, or whoever is there is not the
+    /// primary any more, or has lost its replicas to the one that is, or has not taken the greeting. The manager tries again by itself
+    /// only where a connection broke; that a password or a database was refused it says for ever.
     fn is_for_good(&self) -> bool {
         match self {
             Self::Silent { .. } => true,
-            Self::Failed(error) => matches!(
-                error.kind(),
-                ErrorKind::Server(
-                    ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown
-                )
-            ),
+            Self::Failed(error) => match error.kind() {
+                ErrorKind::AuthenticationFailed
+                | ErrorKind::Client
+                | ErrorKind::InvalidClientConfig
+                | ErrorKind::Parse
+                | ErrorKind::RESP3NotSupported => true,
+                ErrorKind::Server(kind) => matches!(
+                    kind,
+                    ServerErrorKind::ReadOnly
+                        | ServerErrorKind::MasterDown
+                        | ServerErrorKind::ClusterDown
+                        | ServerErrorKind::ResponseError
+                ),
+                _ => matches!(error.code(), Some("NOREPLICAS" | "WRONGPASS" | "NOAUTH")),
+            },
             Self::Garbage | Self::Unsettled => false,
         }
     }

@@ -143,7 +143,8 @@ impl RedisLedger {
                 // It may have been claimed for nobody. The call may be on its way for long, so it is looked for more than once.
                 let mut abandon = scripts::ABANDON.prepare_invoke();
                 abandon.key(self.key(id)).arg(&claimant);
-                self.give_back(&self.abandoned, id, abandon, bid.lease, |found| found == 1);
+                let within = bid.lease.max(GIVING_BACK);
+                self.give_back(&self.abandoned, id, abandon, within, |found| found == 1);
                 Err(away.into())
             }
         }

@@ -10,10 +10,11 @@ use std::{
 };
 
 use rounds::{
+    Relay as _,
     ledger::{Claimed, Ledger as _, LedgerError, Orphan},
     test::Leg,
 };
-use rounds_redis::{ConnectError, RedisLedger};
+use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -238,6 +239,40 @@ async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
     assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica takes no claims");
     fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_primary_without_its_replicas_is_left_for_the_one_that_has_its_name() {
+    let (old, new) = (Redis::start(), Redis::start());
+    let cable = Cable::to(&old).await;
+    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    fresh(&ledger, round(1, 1), bid(0)).await;
+    let _: String = old.ask("CONFIG SET min-replicas-to-write 1", &[]).await;
+    cable.lead_to(&new);
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it takes no claims alone");
+    fresh(&ledger, round(2, 1), bid(0)).await;
+    assert_eq!(new.keys().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_user_who_was_turned_away_and_is_let_in_again_goes_on() {
+    let redis = Redis::start();
+    let _: String = redis.ask("ACL SETUSER app on >secret ~* &* +@all", &[]).await;
+    let url = format!("{}?user=app&pass=secret", redis.url());
+    let ledger = in_time(RedisLedger::connect(&url)).await.unwrap();
+    let relay = in_time(RedisRelay::connect(&url, "a")).await.unwrap();
+    let other = in_time(RedisRelay::connect(&redis.url(), "b")).await.unwrap();
+    fresh(&ledger, round(1, 1), bid(0)).await;
+    assert!(in_time(relay.post(other.here(), b"hello".to_vec())).await.unwrap());
+
+    let _: String = redis.ask("ACL SETUSER app off", &[]).await;
+    let _: i64 = redis.ask("CLIENT KILL USER app", &[]).await;
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it is turned away");
+    assert!(in_time(relay.post(other.here(), b"hello".to_vec())).await.is_err());
+
+    let _: String = redis.ask("ACL SETUSER app on", &[]).await;
+    fresh(&ledger, round(2, 1), bid(0)).await;
+    assert!(in_time(relay.post(other.here(), b"hello".to_vec())).await.unwrap());
 }
 
 #[tokio::test]
