@@ -42,7 +42,7 @@ pub struct Limits {
     /// How long a leg waits for an equal one that is at work: 30 seconds.
     pub wait: Duration,
     /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds. It says so
-    /// every third of this.
+    /// every third of this, and where the ledger is away every thirtieth, until it has.
     pub lease: Duration,
 }
 

@@ -633,16 +633,18 @@ impl<'a> Leg<'a> {
                 () = leg_token.cancelled() => Ran::Cancelled,
             };
         };
+        let mut pause = lease / 3;
         loop {
             tokio::select! {
                 biased;
                 step = &mut run => return Ran::Stepped(step),
                 () = leg_token.cancelled(), if !gone => gone = true,
-                () = self.core.clock.sleep(lease / 3) => {
-                    let renewed = ledger.renew(self.round.claim(), fence, self.core.now() + lease).await;
-                    // A ledger that is away says nothing about who owns the round; settling will.
-                    if let Ok(false) = renewed {
-                        return Ran::Overtaken;
+                () = self.core.clock.sleep(pause) => {
+                    match ledger.renew(self.round.claim(), fence, self.core.now() + lease).await {
+                        Ok(true) => pause = lease / 3,
+                        Ok(false) => return Ran::Overtaken,
+                        // A ledger that is away says nothing about who owns the round; settling will. It may be back long before the lease lapses.
+                        Err(_) => pause = lease / 30,
                     }
                 }
             }

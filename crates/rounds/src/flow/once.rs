@@ -229,15 +229,17 @@ impl Release<'_> {
     async fn renewed<T>(&self, effect: impl Future<Output = T>) -> T {
         let core = &self.view.frame.core;
         let lease = core.limits.lease;
+        let mut pause = lease / 3;
         tokio::pin!(effect);
         loop {
             tokio::select! {
                 biased;
                 outcome = &mut effect => return outcome,
-                () = async { core.clock.sleep(lease / 3).await }, if self.fence.is_some() => {
+                () = async { core.clock.sleep(pause).await }, if self.fence.is_some() => {
                     let id = self.view.once_id(self.name);
                     // Whoever took over runs it with the same key, and nothing stops this one any more.
-                    let _ = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;
+                    let renewed = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;
+                    pause = if renewed.is_ok() { lease / 3 } else { lease / 30 };
                 }
             }
         }

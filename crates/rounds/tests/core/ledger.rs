@@ -136,6 +136,34 @@ async fn a_round_whose_owner_is_lost_is_taken_over_when_its_lease_lapses() {
     assert!(stage.events.stations().contains(&Station::Claimed { fence: 2 }));
 }
 
+/// Twice away when it is told, and back long before the lease lapses.
+#[tokio::test]
+async fn an_owner_that_could_not_say_that_it_is_there_says_so_as_soon_as_it_can() {
+    let (gate, ledger) = (Gate::new(), Faulty::new());
+    let stage = Stage::with(gate.shop(), |builder| builder.ledger(ledger.clone())).await;
+    let accepted = stage.order().await.accept("size", small());
+    ledger.is_away_at(Step::Renew);
+    let first = accepted.start(&stage.client).await;
+    gate.reached().await;
+    for (seconds, renewals) in [(10, 1), (1, 2)] {
+        stage.clock.until_asleep(1).await;
+        stage.clock.advance(secs(seconds));
+        ledger.asked(Step::Renew, renewals).await;
+    }
+    ledger.is_back();
+    stage.clock.until_asleep(1).await;
+    stage.clock.advance(secs(1));
+    ledger.asked(Step::Renew, 3).await;
+
+    // Past the first lease, and within the renewed one.
+    let second = accepted.start(&stage.client).await;
+    stage.clock.until_asleep(2).await;
+    stage.clock.advance(secs(19));
+    gate.open();
+    assert_eq!(first.finish().await.text(), second.finish().await.text());
+    assert_eq!(stage.runs(), 2, "one for the question, and one for its answer");
+}
+
 #[tokio::test]
 async fn an_owner_that_was_overtaken_does_not_reply() {
     let (clock, gate, ledger) = (Clock::new(), Gate::new(), Faulty::new());
