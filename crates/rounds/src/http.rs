@@ -17,8 +17,9 @@ const GRACE: Duration = Duration::from_secs(60);
 impl<H: ServerHandler> Rounds<H> {
     /// This server as an HTTP service, to be mounted in axum, hyper or any tower stack.
     ///
-    /// rmcp makes a new handler for every request by calling a factory; here the factory clones, so that every request
-    /// meets the same keys, the same ledger and the same waiting handlers. Legacy sessions live longer than a flow, where
+    /// rmcp calls a factory for every legacy session and for every request of a modern client. The factory here clones, so that every request
+    /// meets the same keys, the same ledger and the same waiting handlers. All requests meet the same handler too, unless the server was built with
+    /// [`per_session`](crate::RoundsBuilder::per_session) or [`per_flow`](crate::RoundsBuilder::per_flow). Legacy sessions live longer than a flow:
     /// rmcp's default would end them while a person thinks.
     ///
     /// ```no_run

@@ -112,6 +112,8 @@ mod flow;
 mod form;
 #[cfg(feature = "server")]
 mod gate;
+#[cfg(feature = "server")]
+mod handlers;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(any(feature = "server", feature = "client"))]

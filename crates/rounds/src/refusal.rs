@@ -19,7 +19,10 @@ pub enum Refusal {
     #[error("no key of this ring sealed the state: it is of another server or audience, or its key was retired")]
     UnknownKey,
     /// The token was sealed by an ephemeral ring of another `Rounds` in this very process.
-    #[error("the state was sealed by another `Rounds` of this process: build Rounds once, clone it in the factory")]
+    #[error(
+        "the state was sealed by another `Rounds` of this process: build Rounds once, clone it in the factory; for a \
+         handler of its own in each session, use `RoundsBuilder::per_session`"
+    )]
     OtherRoundsOfThisProcess,
     /// The ciphertext does not verify.
     #[error("the state was changed on its way")]

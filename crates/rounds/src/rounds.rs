@@ -21,6 +21,8 @@ use crate::{
     clock::{Clock, SystemClock, Timestamp},
     error::FlowError,
     flow::{frame::Frames, leg, route::Routes},
+    gate::Era,
+    handlers::Handlers,
     ledger::{Ledger, MemoryLedger},
     limits::Limits,
     observe::{Event, Observe, Tracing},
@@ -40,8 +42,9 @@ use crate::{
 /// `prompts/get` and `resources/read`; every other method of rmcp 3.8 passes through untouched. [`new`](Self::new) needs no
 /// configuration; [`builder`](Self::builder) has it all.
 ///
-/// Clones share everything: keys, ledger, limits, and the handlers that wait. Where rmcp wants a factory, build once and
-/// clone there, or let [`streamable_http`](Self::streamable_http) do it.
+/// Clones share everything: keys, ledger, limits, the handler, and the calls that wait. If the server was built with [a
+/// factory](RoundsBuilder::per_session), each clone makes its own handler for the legacy session that it serves, and shares the rest. Where rmcp wants a
+/// factory, build once and clone there, or let [`streamable_http`](Self::streamable_http) do it.
 ///
 /// ```no_run
 /// use rmcp::{ServerHandler, ServiceExt, transport::stdio};
@@ -56,7 +59,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 pub struct Rounds<H> {
-    handler: Arc<H>,
+    handlers: Handlers<H>,
     core: Arc<Core>,
 }
 
@@ -74,7 +77,7 @@ impl<H: ServerHandler> Rounds<H> {
     /// Wraps a handler with a configuration.
     pub fn builder(handler: H) -> RoundsBuilder<H> {
         RoundsBuilder {
-            handler,
+            handlers: Handlers::shared(handler),
             keys: None,
             audience: None,
             identify: Box::new(Principal::from_request),
@@ -93,9 +96,37 @@ impl<H: ServerHandler> Rounds<H> {
         }
     }
 
-    /// The handler that was wrapped.
+    /// The handler that the server was built with. Handlers that [a factory](RoundsBuilder::per_session) made cannot be reached from here.
     pub fn handler(&self) -> &H {
-        &self.handler
+        self.handlers.first()
+    }
+
+    /// Returns this server with another handler. Keys, ledger, limits and waiting handlers stay the same, so that either server continues the flows of
+    /// the other. Use it in a factory that you write by hand, or for a handler that knows its connection:
+    ///
+    /// ```no_run
+    /// # use rmcp::{ServerHandler, ServiceExt};
+    /// # use rounds::Rounds;
+    /// # struct Weather(Option<std::net::SocketAddr>);
+    /// # impl ServerHandler for Weather {}
+    /// # async fn main_(listener: tokio::net::TcpListener) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Rounds::new(Weather(None)); // once
+    /// loop {
+    ///     let (stream, client) = listener.accept().await?;
+    ///     let session = server.with_handler(Weather(Some(client)));
+    ///     tokio::spawn(async move {
+    ///         if let Ok(running) = session.serve(stream).await {
+    ///             let _ = running.waiting().await;
+    ///         }
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The new server uses this handler for every request, also if this one was built with [a factory](RoundsBuilder::per_session). A flow
+    /// that waits with an [`Ask`](crate::Ask) keeps the handler that it began with.
+    pub fn with_handler(&self, handler: H) -> Self {
+        Self { handlers: Handlers::shared(handler), core: self.core.clone() }
     }
 
     /// How many handlers wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs, and those in a call in
@@ -113,7 +144,7 @@ impl<H: ServerHandler> Rounds<H> {
 
     #[cfg(feature = "test")]
     pub(crate) fn parts(&self) -> (&Arc<H>, &Arc<Core>) {
-        (&self.handler, &self.core)
+        (self.handlers.first(), &self.core)
     }
 
     #[cfg(feature = "http")]
@@ -139,7 +170,7 @@ impl<H: ServerHandler> Rounds<H> {
 
 impl<H> Clone for Rounds<H> {
     fn clone(&self) -> Self {
-        Self { handler: self.handler.clone(), core: self.core.clone() }
+        Self { handlers: self.handlers.clone(), core: self.core.clone() }
     }
 }
 
@@ -191,7 +222,7 @@ impl Legacy {
 
 /// Configures a [`Rounds`]. Made by [`Rounds::builder`].
 pub struct RoundsBuilder<H> {
-    handler: H,
+    handlers: Handlers<H>,
     keys: Option<KeyRing>,
     audience: Option<String>,
     identify: Box<dyn Identify>,
@@ -210,6 +241,50 @@ pub struct RoundsBuilder<H> {
 }
 
 impl<H: ServerHandler> RoundsBuilder<H> {
+    /// Makes a handler for each session of a legacy client. What a handler keeps in `self`, such as credentials or approvals, is then not visible
+    /// in another session. Modern clients have no sessions: their requests meet the handler that the builder was given.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use rmcp::ServerHandler;
+    /// use rounds::Rounds;
+    ///
+    /// #[derive(Default)]
+    /// struct Bank {
+    ///     signed_in: Mutex<Option<String>>, // in this session
+    /// }
+    /// impl ServerHandler for Bank {}
+    ///
+    /// let server = Rounds::builder(Bank::default()).per_session(Bank::default).build()?;
+    /// # Ok::<(), rounds::BuildError>(())
+    /// ```
+    ///
+    /// [`Rounds::streamable_http`] and the crate `rounds-http` give each session its handler. Where you write rmcp's factory by hand, clone the server
+    /// there: a clone makes a handler for the legacy client that it serves.
+    ///
+    /// ```text
+    /// StreamableHttpService::new(move || Ok(server.clone()), sessions, config);                // right
+    /// StreamableHttpService::new(|| Ok(Rounds::new(Bank::default())), sessions, config);       // wrong: no answer can be opened
+    /// ```
+    ///
+    /// The second one is the mistake to avoid. rmcp calls its factory for every request of a modern client, so each request gets keys of its own, and the
+    /// request that brings the answer cannot open the state that the first request sealed.
+    pub fn per_session(mut self, factory: impl Fn() -> H + Send + Sync + 'static) -> Self {
+        self.handlers = self.handlers.made_by(factory, false);
+        self
+    }
+
+    /// Makes a handler for each session of a legacy client and for each flow of a modern one. No two calls of modern clients see the same `self`.
+    ///
+    /// A flow with an [`Ask`](crate::Ask) keeps the handler that it began with until it ends. In every other shape the handler runs again with
+    /// each leg, possibly on another instance, and each leg that runs gets a new handler: what has to outlast a question belongs in the arguments, the answers,
+    /// the state or a `once`. Other requests of modern clients, such as `tools/list`, get a new handler too. The handler that the builder was given
+    /// answers what rmcp asks without a request, such as `get_info` and `get_tool`.
+    pub fn per_flow(mut self, factory: impl Fn() -> H + Send + Sync + 'static) -> Self {
+        self.handlers = self.handlers.made_by(factory, true);
+        self
+    }
+
     /// Seals with these keys instead of a random one. A ring that others may share needs an [`audience`](Self::audience).
     pub fn keys(mut self, keys: KeyRing) -> Self {
         self.keys = Some(keys);
@@ -374,7 +449,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if let Some(relay) = &core.relay {
             relay.open(Inbox::of(&core));
         }
-        Ok(Rounds { handler: Arc::new(self.handler), core })
+        Ok(Rounds { handlers: self.handlers, core })
     }
 
     fn legacies(&self) -> impl Iterator<Item = &Legacy> {
@@ -564,7 +639,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + MaybeSendFuture + '_ {
-        leg::play(&self.core, &self.handler, request, context)
+        leg::play(&self.core, &self.handlers, request, context)
     }
 
     fn get_prompt(
@@ -572,7 +647,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<GetPromptResponse, ErrorData>> + MaybeSendFuture + '_ {
-        leg::play(&self.core, &self.handler, request, context)
+        leg::play(&self.core, &self.handlers, request, context)
     }
 
     fn read_resource(
@@ -580,7 +655,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<ReadResourceResponse, ErrorData>> + MaybeSendFuture + '_ {
-        leg::play(&self.core, &self.handler, request, context)
+        leg::play(&self.core, &self.handlers, request, context)
     }
 
     /// rmcp takes a request whose state is no string, or whose answers are no map, for one it does not know.
@@ -600,12 +675,12 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
             {
                 Err(leg::refuse_unreadable(&self.core, method, request.params.as_ref()))
             }
-            _ => self.handler.on_custom_request(request, context).await,
+            _ => self.handlers.serve(&context).on_custom_request(request, context).await,
         }
     }
 
     async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.handler.ping(context).await
+        self.handlers.serve(&context).ping(context).await
     }
 
     async fn initialize(
@@ -613,19 +688,19 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
-        self.handler.initialize(request, context).await
+        self.handlers.of(Era::Legacy).initialize(request, context).await
     }
 
     fn negotiate_initialize(&self, request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData> {
-        self.handler.negotiate_initialize(request)
+        self.handlers.of(Era::Legacy).negotiate_initialize(request)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        ServerHandler::supported_protocol_versions(&*self.handler)
+        ServerHandler::supported_protocol_versions(&**self.handlers.here())
     }
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        self.handler.discover(context).await
+        self.handlers.serve(&context).discover(context).await
     }
 
     async fn complete(
@@ -633,7 +708,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.handler.complete(request, context).await
+        self.handlers.serve(&context).complete(request, context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
@@ -642,7 +717,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handler.set_level(request, context).await
+        self.handlers.serve(&context).set_level(request, context).await
     }
 
     async fn list_prompts(
@@ -650,7 +725,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.handler.list_prompts(request, context).await
+        self.handlers.serve(&context).list_prompts(request, context).await
     }
 
     async fn list_resources(
@@ -658,7 +733,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.handler.list_resources(request, context).await
+        self.handlers.serve(&context).list_resources(request, context).await
     }
 
     async fn list_resource_templates(
@@ -666,15 +741,15 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.handler.list_resource_templates(request, context).await
+        self.handlers.serve(&context).list_resource_templates(request, context).await
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        self.handler.accepted_subscription_filter(requested)
+        self.handlers.here().accepted_subscription_filter(requested)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.handler.listen(context).await
+        self.handlers.serve(context.request_context()).listen(context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
@@ -683,7 +758,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handler.subscribe(request, context).await
+        self.handlers.serve(&context).subscribe(request, context).await
     }
 
     #[expect(deprecated, reason = "passed through as long as rmcp has it")]
@@ -692,7 +767,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handler.unsubscribe(request, context).await
+        self.handlers.serve(&context).unsubscribe(request, context).await
     }
 
     async fn list_tools(
@@ -700,35 +775,35 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.handler.list_tools(request, context).await
+        self.handlers.serve(&context).list_tools(request, context).await
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.handler.get_tool(name)
+        self.handlers.here().get_tool(name)
     }
 
     async fn on_cancelled(&self, notification: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
-        self.handler.on_cancelled(notification, context).await;
+        self.handlers.here().on_cancelled(notification, context).await;
     }
 
     async fn on_progress(&self, notification: ProgressNotificationParam, context: NotificationContext<RoleServer>) {
-        self.handler.on_progress(notification, context).await;
+        self.handlers.here().on_progress(notification, context).await;
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.handler.on_initialized(context).await;
+        self.handlers.here().on_initialized(context).await;
     }
 
     async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
-        self.handler.on_roots_list_changed(context).await;
+        self.handlers.here().on_roots_list_changed(context).await;
     }
 
     async fn on_custom_notification(&self, notification: CustomNotification, context: NotificationContext<RoleServer>) {
-        self.handler.on_custom_notification(notification, context).await;
+        self.handlers.here().on_custom_notification(notification, context).await;
     }
 
     fn get_info(&self) -> ServerConfig {
-        ServerHandler::get_info(&*self.handler)
+        ServerHandler::get_info(&**self.handlers.here())
     }
 
     async fn get_task(
@@ -736,7 +811,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.handler.get_task(request, context).await
+        self.handlers.serve(&context).get_task(request, context).await
     }
 
     async fn update_task(
@@ -744,7 +819,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handler.update_task(request, context).await
+        self.handlers.serve(&context).update_task(request, context).await
     }
 
     async fn cancel_task(
@@ -752,6 +827,6 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handler.cancel_task(request, context).await
+        self.handlers.serve(&context).cancel_task(request, context).await
     }
 }

@@ -5,6 +5,7 @@
 mod desk;
 mod differential;
 mod flows;
+mod handlers;
 mod http2;
 mod lanes;
 #[cfg(feature = "port")]

@@ -39,6 +39,7 @@ use crate::{
     error::FlowError,
     exchange::{Exchange, Response},
     gate::{Era, Peer},
+    handlers::Handlers,
     ledger::{Bid, Claimed, Fence, Keep, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
@@ -61,12 +62,12 @@ type Given<X> = Box<(X, RequestContext<RoleServer>)>;
 /// Plays one leg and gives what goes back to the client.
 pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
     core: &'a Arc<Core>,
-    handler: &'a Arc<H>,
+    handlers: &'a Handlers<H>,
     request: X,
     context: RequestContext<RoleServer>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
     let given = Box::new((request, context));
-    caught(boxed(|| async move { Leg::new(core, &given).play(handler, given).await }))
+    caught(boxed(|| async move { Leg::new(core, &given).play(handlers, given).await }))
 }
 
 /// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
@@ -231,7 +232,7 @@ impl<'a> Leg<'a> {
     /// Plays it, within a span that knows its flow from the beginning.
     async fn play<X: Exchange, H: ServerHandler>(
         mut self,
-        handler: &Arc<H>,
+        handlers: &Handlers<H>,
         mut given: Given<X>,
     ) -> Result<X::Response, ErrorData> {
         let opened = given.0.state().take().map(|token| (self.open(&token), token));
@@ -241,7 +242,7 @@ impl<'a> Leg<'a> {
         let flow = self.known.then_some(self.round.flow);
         let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
         // Pinned where it is made: it is large, and `instrument` would move it.
-        let mut played = pin!(self.play_opened(handler, given, opened));
+        let mut played = pin!(self.play_opened(handlers, given, opened));
         let (played, outcome) = poll_fn(|cx| span.in_scope(|| played.as_mut().poll(cx))).await;
         Tracing::ended(&span, outcome);
         played
@@ -249,14 +250,14 @@ impl<'a> Leg<'a> {
 
     async fn play_opened<X: Exchange, H: ServerHandler>(
         &self,
-        handler: &Arc<H>,
+        handlers: &Handlers<H>,
         mut given: Given<X>,
         opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
     ) -> (Result<X::Response, ErrorData>, Outcome) {
         let sent = given.0.answers().take().unwrap_or_default();
         let depends_on_answers = opened.is_some() || !sent.is_empty();
         let played = match opened {
-            None => self.begin(handler, given, sent).await,
+            None => self.begin(&handlers.of(self.peer.era), given, sent).await,
             Some((opened, token)) => match self.opened(opened) {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
@@ -264,7 +265,7 @@ impl<'a> Leg<'a> {
                         let (_, RequestContext { ct, peer, meta, .. }) = *given;
                         self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta)), ct).await
                     }
-                    None => self.go_on(handler, given, envelope, sent).await,
+                    None => self.go_on(handlers, given, envelope, sent).await,
                 },
                 Err(stop) => Err(stop),
             },
@@ -309,7 +310,7 @@ impl<'a> Leg<'a> {
     /// A leg that goes on with a flow: it runs when the round is its own, and otherwise gets what that run replied.
     async fn go_on<X: Exchange, H: ServerHandler>(
         &self,
-        handler: &Arc<H>,
+        handlers: &Handlers<H>,
         mut given: Given<X>,
         envelope: Box<Envelope>,
         mut sent: InputResponses,
@@ -328,6 +329,7 @@ impl<'a> Leg<'a> {
                 return Err(self.refuse(refusal));
             }
         };
+        let handler = &*handlers.of(self.peer.era);
         let view = match again {
             Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);

@@ -20,31 +20,41 @@ use serde_json::{Value, json};
 use super::{Count, stage, units};
 
 /// A client that speaks HTTP by hand.
-struct Http<H: ServerHandler> {
+pub(crate) struct Http<H: ServerHandler> {
     service: StreamableHttpService<Rounds<H>, LocalSessionManager>,
     session: Option<String>,
 }
 
 impl<H: ServerHandler> Http<H> {
-    fn to(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
-        Self { service: server.streamable_http(config), session: None }
+    pub(crate) fn to(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
+        Self::over(&server.streamable_http(config))
+    }
+
+    pub(crate) fn over(service: &StreamableHttpService<Rounds<H>, LocalSessionManager>) -> Self {
+        Self { service: service.clone(), session: None }
     }
 
     /// A session of the legacy era.
-    async fn session(server: &Rounds<H>) -> Self {
-        let mut http = Self::to(server, StreamableHttpServerConfig::default());
+    pub(crate) async fn session(server: &Rounds<H>) -> Self {
+        Self::to(server, StreamableHttpServerConfig::default()).initialized("2025-11-25").await
+    }
+
+    /// The same client, in a session of its own.
+    pub(crate) async fn initialized(&self, version: &str) -> Self {
+        let mut http = Self::over(&self.service);
         let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+            "protocolVersion": version, "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "by hand", "version": "1"},
         });
-        let response = http.legacy(json!({"id": 0, "method": "initialize", "params": params})).await;
+        let request = Request::post("http://localhost/mcp");
+        let response = http.send(request, json!({"id": 0, "method": "initialize", "params": params})).await;
         http.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
         let _ = response.into_body().collect().await;
         let _ = http.legacy(json!({"method": "notifications/initialized"})).await;
         http
     }
 
-    async fn legacy(&self, message: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+    pub(crate) async fn legacy(&self, message: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
         let mut request = Request::post("http://localhost/mcp").header("mcp-protocol-version", "2025-11-25");
         if let Some(session) = &self.session {
             request = request.header("mcp-session-id", session);
@@ -52,7 +62,7 @@ impl<H: ServerHandler> Http<H> {
         self.send(request, message).await
     }
 
-    async fn modern(&self, id: u64, mut params: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+    pub(crate) async fn modern(&self, id: u64, mut params: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
@@ -60,7 +70,7 @@ impl<H: ServerHandler> Http<H> {
         let request = Request::post("http://localhost/mcp")
             .header("mcp-protocol-version", "2026-07-28")
             .header("mcp-method", "tools/call")
-            .header("mcp-name", "weather");
+            .header("mcp-name", params["name"].as_str().unwrap());
         self.send(request, json!({"id": id, "method": "tools/call", "params": params})).await
     }
 
@@ -81,7 +91,7 @@ impl<H: ServerHandler> Http<H> {
 }
 
 /// The next message of a stream of events.
-async fn next(response: &mut Response<BoxBody<bytes::Bytes, Infallible>>) -> Value {
+pub(crate) async fn next(response: &mut Response<BoxBody<bytes::Bytes, Infallible>>) -> Value {
     loop {
         let frame = response.body_mut().frame().await.expect("the stream goes on").unwrap();
         let text = String::from_utf8(frame.into_data().unwrap_or_default().to_vec()).unwrap();

@@ -1,10 +1,11 @@
-//! Linear handlers: they run once, wait for their user, and go on where they stopped.
+//! Linear handlers: they run once, wait for their user, and go on where they stopped. And which handler that is, with all shapes.
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
 mod asking;
 mod attack;
 mod ending;
+mod handlers;
 mod http;
 mod legacy;
 mod routed;
