@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub(crate) use crate::kind::Era;
 use crate::{
+    capabilities::Capabilities,
     error::FlowError,
     seal::envelope::{Asked, Kind},
 };
@@ -25,10 +26,10 @@ impl Era {
 }
 
 /// The peer of a leg: what it speaks, and what it can be asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) era: Era,
-    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) capabilities: Capabilities,
     /// Whether a request of our own would reach it. Not asked of a modern peer, which never gets one.
     pub(crate) back_channel: bool,
 }
@@ -37,9 +38,14 @@ impl Peer {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let era = Era::of(context);
         let capabilities = match era {
-            Era::Modern => context.client_capabilities(),
+            Era::Modern => {
+                let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+                let read = context.meta.get(declared).and_then(Capabilities::read);
+                // As rmcp has it, with what it takes from elsewhere, and what it reads otherwise.
+                read.or_else(|| context.client_capabilities().as_ref().map(Capabilities::from))
+            }
             // What a legacy client says with a request does not count: a push it did not sign up for hangs.
-            Era::Legacy => context.peer.peer_info().map(|info| info.capabilities.clone()),
+            Era::Legacy => context.peer.peer_info().map(|info| (&info.capabilities).into()),
         };
         let back_channel = era == Era::Legacy && !is_stateless_http(context);
         Self { era, capabilities: capabilities.unwrap_or_default(), back_channel }
@@ -47,14 +53,7 @@ impl Peer {
 
     /// Whether this kind of question may be sent.
     pub(crate) fn can(&self, kind: Kind) -> bool {
-        let elicitation = self.capabilities.elicitation.as_ref();
-        match kind {
-            // `elicitation: {}` means form; `elicitation: {url: {}}` alone does not.
-            Kind::Form => elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none()),
-            Kind::Url => elicitation.is_some_and(|modes| modes.url.is_some()),
-            Kind::Sample => self.capabilities.sampling.is_some(),
-            Kind::Roots => self.capabilities.roots.is_some(),
-        }
+        self.capabilities.can(kind)
     }
 
     /// Whether this question may be sent, or pushed, to this peer; if not, why not.
@@ -63,7 +62,7 @@ impl Peer {
             return Err(FlowError::NoBackChannel);
         }
         let tools = matches!(request, InputRequest::CreateMessage(request) if uses_tools(&request.params));
-        if self.can(kind) && (!tools || self.can_use_tools()) {
+        if self.can(kind) && (!tools || self.capabilities.can_use_tools()) {
             return Ok(());
         }
         Err(FlowError::MissingCapability { required: Box::new(required(kind, tools)) })
@@ -82,11 +81,6 @@ impl Peer {
                 Ok(Asked { key: key.as_str(), kind })
             })
             .collect()
-    }
-
-    fn can_use_tools(&self) -> bool {
-        let sampling = self.capabilities.sampling.as_ref();
-        sampling.is_some_and(|sampling| sampling.tools.is_some())
     }
 }
 
@@ -143,7 +137,7 @@ mod tests {
     use super::*;
 
     fn peer(capabilities: Value) -> Peer {
-        Peer { era: Era::Modern, capabilities: serde_json::from_value(capabilities).unwrap(), back_channel: false }
+        Peer { era: Era::Modern, capabilities: Capabilities::read(&capabilities).unwrap(), back_channel: false }
     }
 
     fn asks(request: Value) -> InputRequests {

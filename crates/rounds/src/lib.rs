@@ -94,6 +94,8 @@
 
 #[cfg(feature = "server")]
 mod answer;
+#[cfg(feature = "server")]
+mod capabilities;
 #[cfg(any(feature = "server", feature = "client"))]
 mod check;
 #[cfg(feature = "client")]

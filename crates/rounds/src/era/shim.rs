@@ -64,7 +64,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         frame.answers().receive(received);
         frame.onces.called_again();
         let round = view.round.next();
-        let (peer, server) = (view.peer.clone(), view.server.clone());
+        let (peer, server) = (view.peer, view.server.clone());
         view = Arc::new(View { round, peer, state: asks.request_state, solicited: true, server, frame: frame.clone() });
     }
 }

@@ -92,7 +92,7 @@ enum Way {
 struct State {
     way: Way,
     /// What the latest leg's client can be asked.
-    peer: Arc<Peer>,
+    peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
     next_number: u64,
@@ -206,7 +206,7 @@ pub(crate) struct Resumption {
     pub(crate) answers: InputResponses,
     /// None when its client is connected to another instance.
     pub(crate) link: Option<Box<Link>>,
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Peer,
 }
 
 /// What a handler has come to.
@@ -243,7 +243,7 @@ impl Frame {
         self.journal.get().is_some_and(|journal| journal.is_entered())
     }
 
-    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Arc<Peer>, link: Option<Link>) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Option<Link>) -> Arc<Self> {
         let state = State {
             way: link.map_or(Way::Unasked, |link| Way::Open(Box::new(link))),
             peer,

@@ -150,7 +150,7 @@ pub(super) async fn play_errand<X: Exchange>(
     errand: Errand,
     leg_token: CancellationToken,
 ) -> Option<Vec<u8>> {
-    let peer = Arc::new(Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false });
+    let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
@@ -184,7 +184,7 @@ pub(crate) fn refuse_unreadable(core: &Core, method: Method, params: Option<&Val
 struct Leg<'a> {
     core: &'a Arc<Core>,
     binding: Binding,
-    peer: Arc<Peer>,
+    peer: Peer,
     over_http: bool,
     /// Of a flow that is drawn anew for a first leg, and comes from the state when there is one.
     round: RoundId,
@@ -222,7 +222,7 @@ impl<'a> Leg<'a> {
                 target: request.target().to_owned(),
                 arguments: Digest::of_arguments(request.arguments()),
             },
-            peer: Arc::new(Peer::of(context)),
+            peer: Peer::of(context),
             over_http: crate::rounds::is_over_http(context),
             round: RoundId::UNKNOWN,
             known: false,
@@ -419,7 +419,7 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         self.event(&Station::Routed { to: owner.clone() });
         let mut bid = self.bid(&envelope, &mut sent);
-        let errand = Errand::new(self.binding.clone(), self.over_http, &self.peer.capabilities, state, &sent);
+        let errand = Errand::new(self.binding.clone(), self.over_http, self.peer.capabilities, state, &sent);
         match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
             Routed::Cancelled => Err(Stop::cancelled()),
             Routed::Reply(reply) => match Reply::decode::<X::Response>(&reply) {
@@ -459,13 +459,13 @@ impl<'a> Leg<'a> {
         solicited: bool,
         (request, context): &(X, RequestContext<RoleServer>),
     ) -> Arc<View> {
-        let peer = self.peer.clone();
+        let peer = self.peer;
         let Binding { method, target, principal, .. } = &self.binding;
         let (arguments, principal) = (request.arguments(), *principal);
         let call = Call { method: *method, target, arguments, principal, answers, onces };
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
-        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer.clone(), link);
+        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
         Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
     }
 
@@ -575,7 +575,7 @@ impl<'a> Leg<'a> {
         let frame = self.core.frames.find(self.round.flow)?;
         let mut driver = *frame.resume(self.round.number).await?;
         self.event(&Station::Resumed);
-        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer.clone() });
+        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer });
         let concluded = self.drive::<X>(driver, &frame, Some(held), leg_token, deadline).await;
         Some((frame, concluded))
     }

@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, GetPromptRequestParams, InputResponses, ReadResourceRequestParams,
-};
+use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, InputResponses, ReadResourceRequestParams};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::leg;
 use crate::{
+    capabilities::Capabilities,
     error::FlowError,
     observe::Tracing,
     relay::{Relay, RelayError},
@@ -47,7 +46,8 @@ const SENDING: Duration = Duration::from_secs(2);
 pub(super) struct Errand {
     pub(super) binding: Binding,
     pub(super) over_http: bool,
-    /// The capabilities that the client declared, as JSON.
+    /// What the client can be asked, as JSON of the capabilities that it has to declare for that. Instances of an earlier version say
+    /// all that it declared.
     capabilities: String,
     pub(super) state: String,
     /// The answers, as JSON.
@@ -60,7 +60,7 @@ impl Errand {
     pub(super) fn new(
         binding: Binding,
         over_http: bool,
-        capabilities: &ClientCapabilities,
+        capabilities: Capabilities,
         state: &str,
         answers: &InputResponses,
     ) -> Self {
@@ -68,15 +68,16 @@ impl Errand {
         Self {
             binding,
             over_http,
-            capabilities: json(serde_json::to_string(capabilities)),
+            capabilities: capabilities.to_json(),
             state: state.to_owned(),
             answers: json(serde_json::to_string(answers)),
             trace: Tracing::here(),
         }
     }
 
-    pub(super) fn capabilities(&self) -> ClientCapabilities {
-        serde_json::from_str(&self.capabilities).unwrap_or_default()
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let declared = serde_json::from_str(&self.capabilities).ok();
+        declared.as_ref().and_then(Capabilities::read).unwrap_or_default()
     }
 
     pub(super) fn answers(&self) -> InputResponses {
@@ -294,5 +295,44 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         self.core.routes.taken().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ClientCapabilities;
+    use serde_json::json;
+
+    use super::*;
+    use crate::seal::Digest;
+
+    fn errand(declared: &str) -> Errand {
+        let (method, target) = (Method::Tool, "weather".to_owned());
+        let binding = Binding { principal: None, method, target, arguments: Digest::of_arguments(None) };
+        let capabilities = Capabilities::read(&serde_json::from_str(declared).unwrap()).unwrap();
+        Errand::new(binding, true, capabilities, "r1.state", &InputResponses::new())
+    }
+
+    #[test]
+    fn an_errand_of_an_earlier_version_says_all_that_the_client_declared() {
+        let declared = r#"{"elicitation":{"url":{}},"experimental":{"a":{"b":1}},"sampling":{"tools":{}}}"#;
+        let earlier = Errand { capabilities: declared.to_owned(), ..errand("{}") };
+        let sent = postcard::to_stdvec(&earlier).unwrap();
+        let read: Errand = postcard::from_bytes(&sent).unwrap();
+        assert_eq!(read.capabilities(), errand(declared).capabilities());
+        assert_ne!(read.capabilities(), Capabilities::default());
+    }
+
+    #[test]
+    fn an_earlier_version_reads_what_the_client_can_be_asked_and_no_more_is_sent() {
+        let many: Vec<_> = (0..10_000).map(|n| (n.to_string(), json!({}))).collect();
+        let experimental: serde_json::Map<_, _> = many.into_iter().collect();
+        let declared = json!({"elicitation": {}, "roots": {"listChanged": true}, "experimental": experimental});
+        let sent = postcard::to_stdvec(&errand(&declared.to_string())).unwrap();
+        assert!(sent.len() < 256, "{} bytes", sent.len());
+        let read: Errand = postcard::from_bytes(&sent).unwrap();
+        let read: ClientCapabilities = serde_json::from_str(&read.capabilities).unwrap();
+        assert!(read.elicitation.is_some_and(|modes| modes.form.is_some() && modes.url.is_none()));
+        assert!(read.roots.is_some() && read.sampling.is_none() && read.experimental.is_none());
     }
 }

@@ -46,7 +46,7 @@ impl RoundId {
 pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
-    pub(crate) peer: Arc<Peer>,
+    pub(crate) peer: Peer,
     /// What the handler kept, as it wrote it.
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.

@@ -5,10 +5,7 @@ use std::{marker::PhantomData, sync::Arc};
 use rmcp::{
     ErrorData, RoleServer,
     handler::server::common::{AsRequestContext, FromContextPart},
-    model::{
-        CallToolResponse, ClientCapabilities, ElicitRequest, ElicitRequestParams, InputRequest, InputRequests,
-        InputRequiredResult,
-    },
+    model::{CallToolResponse, ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult},
     service::RequestContext,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -264,11 +261,6 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// [push](crate::Legacy::Push): name a default, end the call, or ask it with an [`Ask`](crate::Ask).
     pub fn era(&self) -> Era {
         self.view.peer.era
-    }
-
-    /// What the client can be asked: what it declared with this request, or in its handshake if it is of the legacy era.
-    pub fn capabilities(&self) -> &ClientCapabilities {
-        &self.view.peer.capabilities
     }
 
     /// Whether the client can be asked with a form. False for one of the legacy era, as are those below, unless the server was
