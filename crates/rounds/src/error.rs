@@ -326,4 +326,85 @@ mod tests {
         assert!(misfit.to_string().contains("somebody"), "which is why");
         assert_eq!(place(&misfit), "Data at line 1, column 21");
     }
+
+    /// One of every kind, with what it is on the wire: its code and data, and whether a tool says it in words.
+    fn every_kind() -> Vec<(FlowError, i32, serde_json::Value, bool)> {
+        use serde_json::{Value::Null, json};
+        let question = || "Which units?".to_owned();
+        let unreadable = || serde_json::from_str::<u32>("[]").unwrap_err();
+        let unaskable = crate::form::Form::of::<Vec<Vec<u32>>>("k").map(drop).unwrap_err();
+        let required = Box::new(crate::gate::required(crate::seal::envelope::Kind::Url, false));
+        let lacking = json!({"requiredCapabilities": {"elicitation": {"url": {}}}});
+        let frozen = || json!({"reason": "invalid_request_state"});
+        let (name, what) = (|| "charge".to_owned(), || "the question `k`".to_owned());
+        vec![
+            (FlowError::failed("no seats left"), -32603, Null, true),
+            (FlowError::Declined { question: question() }, -32600, Null, true),
+            (FlowError::Cancelled { question: question() }, -32600, Null, true),
+            (FlowError::Invalid { question: question(), problem: Problem::whole("no".to_owned()) }, -32600, Null, true),
+            (FlowError::NotInTime { question: question() }, -32600, Null, true),
+            (FlowError::NeedsArgument { question: question(), argument: name() }, -32600, Null, true),
+            (FlowError::NoBackChannel, -32600, Null, true),
+            (FlowError::ClientFailed(Box::new(rmcp::ServiceError::TransportClosed)), -32603, Null, true),
+            (FlowError::TooManyFrames { limit: 1 }, -32603, Null, true),
+            (FlowError::FlowEnded, -32603, Null, false),
+            (FlowError::DeadlinePassed, -32603, Null, true),
+            (FlowError::MissingCapability { required }, -32021, lacking, false),
+            (FlowError::LegacyClient, -32600, Null, true),
+            (FlowError::TooManyRounds { limit: 1 }, -32603, Null, true),
+            (FlowError::TooManyAsks { asks: 2, limit: 1 }, -32603, Null, true),
+            (FlowError::StateTooLarge { bytes: 2, limit: 1 }, -32603, Null, true),
+            (FlowError::Diverged { position: 0, recorded: name(), wanted: what() }, -32602, frozen(), false),
+            (FlowError::Concurrent, -32603, Null, false),
+            (FlowError::Strayed, -32603, Null, false),
+            (FlowError::TooManyEntries { limit: 1 }, -32603, Null, false),
+            (FlowError::EntryTooLarge { what: what(), bytes: 2, limit: 1 }, -32603, Null, false),
+            (FlowError::ServerNotFound { wanted: "Shop" }, -32603, Null, false),
+            (FlowError::DuplicateOnce { name: name() }, -32603, Null, false),
+            (FlowError::TooManyOnces { limit: 1 }, -32603, Null, false),
+            (FlowError::OnceLost { name: name() }, -32603, Null, false),
+            (FlowError::DuplicateKey { key: name() }, -32603, Null, false),
+            (FlowError::NothingAsked, -32603, Null, false),
+            (FlowError::Unaskable(unaskable), -32603, Null, false),
+            (FlowError::State(unreadable()), -32603, Null, false),
+            (FlowError::StateUnreadable(unreadable()), -32602, frozen(), false),
+            (FlowError::NoPrincipal, -32600, Null, false),
+            (FlowError::Busy(LedgerError::Full { limit: 1 }), -32603, Null, true),
+            (FlowError::retry("away"), -32603, json!({"reason": "retry"}), false),
+            (FlowError::NotWrapped { extractor: "Ask" }, -32603, Null, false),
+            (FlowError::Protocol(ErrorData::parse_error("what?", Some(json!(7)))), -32700, json!(7), false),
+        ]
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_every_kind() {
+        let source = include_str!("error.rs");
+        let kinds = source.split_once("pub enum FlowError {").and_then(|(_, kinds)| kinds.split_once("\n}"));
+        let is_kind = |line: &&str| line.strip_prefix("    ").is_some_and(|line| line.starts_with(char::is_uppercase));
+        let kinds = kinds.map(|(kinds, _)| kinds.lines().filter(is_kind).count());
+        assert_eq!(kinds, Some(every_kind().len()), "give a new error a row in `every_kind`");
+    }
+
+    #[test]
+    fn every_error_is_on_the_wire_what_it_always_was() -> Result<(), Box<dyn std::error::Error>> {
+        for ((error, code, data, _), (same, _, _, in_words)) in every_kind().into_iter().zip(every_kind()) {
+            let words = match (code, &error) {
+                (-32602, _) => "Invalid or expired requestState".to_owned(),
+                (-32021, _) => "Missing required client capability".to_owned(),
+                _ => error.to_string(),
+            };
+            let shown = format!("{error:?}");
+            let expected = ErrorData::new(ErrorCode(code), words.clone(), Some(data).filter(|data| !data.is_null()));
+            assert_eq!(ErrorData::from(error), expected, "{shown}");
+            match same.into_call_tool_result() {
+                Err(error) => assert_eq!((error, in_words), (expected, false), "{shown}"),
+                Ok(said) => {
+                    let said = serde_json::to_value(rmcp::model::ServerResult::from(said))?;
+                    assert!(in_words && said["isError"] == true, "{shown}: {said}");
+                    assert_eq!(said["content"], serde_json::json!([{"type": "text", "text": words}]), "{shown}");
+                }
+            }
+        }
+        Ok(())
+    }
 }
