@@ -3,10 +3,10 @@
 use rmcp::{
     ErrorData,
     handler::server::tool::IntoCallToolResult,
-    model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, ErrorCode},
+    model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
 };
 
-use crate::{check::Problem, form::Unaskable, ledger::LedgerError, refusal::Refusal};
+use crate::{check::Problem, flow::poll, form::Unaskable, ledger::LedgerError, refusal::Refusal};
 
 /// Why a flow could not go on.
 ///
@@ -222,6 +222,9 @@ impl FlowError {
 
     /// Something is away that will be back: the same request may be sent again. The round stays open for a handler with a
     /// [`Round`](crate::Round); one with an [`Ask`](crate::Ask) has run on and cannot be taken back, so that it ends the flow.
+    ///
+    /// Return it, or the [`ErrorData`] that it becomes, from the handler. The server does not recognise it by its contents: an
+    /// `ErrorData` that was made of it in a task which the handler spawned is an ordinary error, and is recorded as the reply.
     pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Retry(source.into())
     }
@@ -232,36 +235,92 @@ impl FlowError {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }
 
-    /// Whether this is what [`FlowError::Retry`] is on the wire.
-    pub(crate) fn is_retry(error: &ErrorData) -> bool {
-        error.code == ErrorCode::INTERNAL_ERROR && error.data == Some(Self::retry_data())
-    }
-
-    fn retry_data() -> serde_json::Value {
-        serde_json::json!({ "reason": "retry" })
-    }
-
-    /// Whether its place is in a tool's result, where a person or a model reads it.
-    fn in_words(&self) -> bool {
-        matches!(
-            self,
+    /// What it is on the wire: the one place that says so.
+    pub(crate) fn wire(self) -> Wire {
+        let words = self.to_string();
+        let internal = |words| ErrorData::internal_error(words, None);
+        let invalid = |words| ErrorData::invalid_request(words, None);
+        let told = |error, meaning| Wire::Protocol(Failure { error, meaning });
+        match self {
+            Self::Declined { .. }
+            | Self::Cancelled { .. }
+            | Self::Invalid { .. }
+            | Self::NotInTime { .. }
+            | Self::NeedsArgument { .. }
+            | Self::NoBackChannel
+            | Self::LegacyClient => Wire::Words(invalid(words)),
             Self::Failed(_)
-                | Self::Declined { .. }
-                | Self::Cancelled { .. }
-                | Self::Invalid { .. }
-                | Self::NotInTime { .. }
-                | Self::NeedsArgument { .. }
-                | Self::NoBackChannel
-                | Self::ClientFailed(_)
-                | Self::TooManyFrames { .. }
-                | Self::DeadlinePassed
-                | Self::LegacyClient
-                | Self::TooManyRounds { .. }
-                | Self::TooManyAsks { .. }
-                | Self::StateTooLarge { .. }
-                | Self::Busy(_)
-        )
+            | Self::ClientFailed(_)
+            | Self::TooManyFrames { .. }
+            | Self::DeadlinePassed
+            | Self::TooManyRounds { .. }
+            | Self::TooManyAsks { .. }
+            | Self::StateTooLarge { .. }
+            | Self::Busy(_) => Wire::Words(internal(words)),
+            Self::NoPrincipal => told(invalid(words), Meaning::Final),
+            Self::FlowEnded
+            | Self::Concurrent
+            | Self::Strayed
+            | Self::TooManyEntries { .. }
+            | Self::EntryTooLarge { .. }
+            | Self::ServerNotFound { .. }
+            | Self::DuplicateOnce { .. }
+            | Self::TooManyOnces { .. }
+            | Self::OnceLost { .. }
+            | Self::DuplicateKey { .. }
+            | Self::NothingAsked
+            | Self::Unaskable(_)
+            | Self::State(_)
+            | Self::NotWrapped { .. } => told(internal(words), Meaning::Final),
+            Self::MissingCapability { required } => {
+                told(ErrorData::missing_required_client_capability(*required), Meaning::Reopens)
+            }
+            Self::Diverged { .. } => {
+                tracing::warn!(target: "rounds", "{words}");
+                told(Refusal::frozen(), Meaning::Final)
+            }
+            Self::StateUnreadable(source) => {
+                tracing::warn!(target: "rounds", error = place(&source), "{words}");
+                told(Refusal::frozen(), Meaning::Unreadable)
+            }
+            Self::Retry(source) => {
+                tracing::warn!(target: "rounds", error = source.to_string(), "{words}");
+                let reason = serde_json::json!({ "reason": "retry" });
+                told(ErrorData::internal_error(words, Some(reason)), Meaning::Retry)
+            }
+            Self::Protocol(error) => told(error, Meaning::Final),
+        }
     }
+}
+
+/// What a [`FlowError`] is on the wire.
+pub(crate) enum Wire {
+    /// The words of this error, in a tool's result, where a person or a model reads them. Where a result has no place for words, the
+    /// error itself.
+    Words(ErrorData),
+    /// An error of the protocol.
+    Protocol(Failure),
+}
+
+/// An error of the protocol, and what it means to the engine. The meaning stays within the process: the error does not tell it, so that
+/// a handler's own error which looks the same does not have it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) error: ErrorData,
+    pub(crate) meaning: Meaning,
+}
+
+/// What an error means for the round that it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is the reply, and is recorded as such.
+    Final,
+    /// The round stays open: the same request need not end the same way.
+    Reopens,
+    /// The same, and the client is told to send the same request again.
+    Retry,
+    /// The same: the handler cannot read the state that it kept, and another version of it may.
+    Unreadable,
 }
 
 impl From<ErrorData> for FlowError {
@@ -272,32 +331,18 @@ impl From<ErrorData> for FlowError {
 
 impl From<FlowError> for ErrorData {
     fn from(error: FlowError) -> Self {
-        let words = error.to_string();
-        match error {
-            FlowError::Protocol(error) => error,
-            FlowError::MissingCapability { required } => Self::missing_required_client_capability(*required),
-            FlowError::Diverged { .. } => {
-                tracing::warn!(target: "rounds", "{words}");
-                Refusal::frozen()
-            }
-            FlowError::StateUnreadable(source) => {
-                tracing::warn!(target: "rounds", error = place(&source), "{words}");
-                Refusal::frozen()
-            }
-            FlowError::LegacyClient
-            | FlowError::NoBackChannel
-            | FlowError::NoPrincipal
-            | FlowError::Declined { .. }
-            | FlowError::Cancelled { .. }
-            | FlowError::Invalid { .. }
-            | FlowError::NotInTime { .. }
-            | FlowError::NeedsArgument { .. } => Self::invalid_request(words, None),
-            FlowError::Retry(source) => {
-                tracing::warn!(target: "rounds", error = source.to_string(), "{words}");
-                Self::internal_error(words, Some(FlowError::retry_data()))
-            }
-            _ => Self::internal_error(words, None),
+        match error.wire() {
+            Wire::Words(error) => error,
+            Wire::Protocol(failure) => failure.into(),
         }
+    }
+}
+
+impl From<Failure> for ErrorData {
+    /// Leaves the meaning behind, where the engine finds it when a handler returns the error.
+    fn from(failure: Failure) -> Self {
+        poll::note(&failure);
+        failure.error
     }
 }
 
@@ -308,16 +353,17 @@ pub(crate) fn place(error: &serde_json::Error) -> String {
 
 impl IntoCallToolResult for FlowError {
     fn into_call_tool_result(self) -> Result<CallToolResponse, ErrorData> {
-        if self.in_words() {
-            Ok(CallToolResult::error(vec![ContentBlock::text(self.to_string())]).into())
-        } else {
-            Err(self.into())
+        match self.wire() {
+            Wire::Words(error) => Ok(CallToolResult::error(vec![ContentBlock::text(error.message)]).into()),
+            Wire::Protocol(failure) => Err(failure.into()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::ErrorCode;
+
     use super::*;
 
     #[test]

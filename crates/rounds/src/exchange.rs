@@ -2,18 +2,21 @@
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    handler::server::tool::IntoCallToolResult,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CreateTaskResult, GetPromptRequestParams,
-        GetPromptResponse, GetPromptResult, InputRequiredResult, InputResponses, JsonObject, ReadResourceRequestParams,
-        ReadResourceResponse, ReadResourceResult, ServerResult,
+        CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult,
+        GetPromptRequestParams, GetPromptResponse, GetPromptResult, InputRequiredResult, InputResponses, JsonObject,
+        ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerResult,
     },
     service::RequestContext,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{error::FlowError, observe::Outcome, seal::envelope::Method};
+use crate::{
+    error::{Failure, FlowError, Meaning, Wire},
+    observe::Outcome,
+    seal::envelope::Method,
+};
 
 /// A request that may be answered with a question.
 pub(crate) trait Exchange: Clone + Send + Sync + Sized + 'static {
@@ -51,8 +54,16 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     }
 
     /// The failure in words where the result has a place for them, as an error of the protocol otherwise.
-    fn failed(error: FlowError) -> Result<Self, ErrorData> {
-        Err(error.into())
+    fn failed(error: FlowError) -> Result<Self, Failure> {
+        match error.wire() {
+            Wire::Words(error) => Self::in_words(error).map_err(|error| Failure { error, meaning: Meaning::Final }),
+            Wire::Protocol(failure) => Err(failure),
+        }
+    }
+
+    /// A result that says the words of this error, or the error where no result has a place for them.
+    fn in_words(error: ErrorData) -> Result<Self, ErrorData> {
+        Err(error)
     }
 
     /// Marks a result that depends on answers as one that nobody may keep.
@@ -162,8 +173,8 @@ impl Response for CallToolResponse {
         }
     }
 
-    fn failed(error: FlowError) -> Result<Self, ErrorData> {
-        error.into_call_tool_result()
+    fn in_words(error: ErrorData) -> Result<Self, ErrorData> {
+        Ok(CallToolResult::error(vec![ContentBlock::text(error.message)]).into())
     }
 
     fn task(result: Value) -> serde_json::Result<Self> {

@@ -49,15 +49,15 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         let (max_rounds, timeout) =
             frame.legacy().pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
         if view.round.number >= max_rounds {
-            return X::Response::failed(FlowError::TooManyRounds { limit: max_rounds });
+            return Ok(X::Response::failed(FlowError::TooManyRounds { limit: max_rounds })?);
         }
         let requests = asks.input_requests.unwrap_or_default();
         if requests.is_empty() && asks.request_state.is_none() {
-            return X::Response::failed(FlowError::NothingAsked);
+            return Ok(X::Response::failed(FlowError::NothingAsked)?);
         }
         let received = match push(&view, requests, timeout).await {
             Ok(received) => received,
-            Err(error) => return X::Response::failed(error),
+            Err(error) => return Ok(X::Response::failed(error)?),
         };
         *request.answers() = Some(raw(&received));
         *request.state() = asks.request_state.clone();

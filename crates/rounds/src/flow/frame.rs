@@ -30,12 +30,13 @@ use super::{
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
+    poll::{self, Notes},
 };
 use crate::{
     answer::{Answers, Received},
     clock::{BoxFuture, Timestamp},
     era::push::Push,
-    error::FlowError,
+    error::{Failure, FlowError, Meaning},
     exchange::Response,
     form::MakeForm,
     gate::{Era, Peer},
@@ -229,7 +230,7 @@ pub(crate) struct Round {
 }
 
 pub(crate) enum Ending {
-    Returned(Result<Box<ServerResult>, ErrorData>),
+    Returned(Result<Box<ServerResult>, Failure>),
     Panicked,
     /// Its time is over.
     Expired,
@@ -300,7 +301,7 @@ impl Frame {
         self.event(round, &Station::Withheld);
         let instead = match *declared {
             Declared::Asks(requests) => Ok(InputRequiredResult::from_input_requests(requests).into()),
-            Declared::Failed(error) => R::failed(error),
+            Declared::Failed(error) => R::failed(error).map_err(ErrorData::from),
         };
         (instead, true)
     }
@@ -531,6 +532,8 @@ pub(crate) struct Driver {
     timer: Option<BoxFuture<'static, ()>>,
     /// Where it goes on between legs.
     runtime: Option<Handle>,
+    /// Errors that this run has made, should it return one of them. In a box, as few runs have any.
+    notes: Option<Box<Notes>>,
 }
 
 impl Driver {
@@ -547,6 +550,7 @@ impl Driver {
             deadline: None,
             timer: None,
             runtime: None,
+            notes: None,
         }
     }
 
@@ -659,7 +663,14 @@ impl Driver {
     fn poll_handler(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         self.poll_pushes(cx);
         let handler = self.handler.as_mut()?;
-        let mut poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+        let mut poll = || {
+            let poll = || catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
+            let (polled, notes) = poll::within(&self.frame, poll);
+            if let Some(notes) = notes {
+                self.notes.get_or_insert_default().extend(notes);
+            }
+            polled
+        };
         let mut polled = poll();
         if matches!(polled, Ok(Poll::Pending)) && self.frame.is_durable() {
             // What only puts itself off until it is polled again, as `yield_now` does, is not left waiting.
@@ -668,7 +679,11 @@ impl Driver {
         }
         match polled {
             Ok(Poll::Pending) => None,
-            Ok(Poll::Ready(returned)) => Some(Ending::Returned(returned)),
+            Ok(Poll::Ready(Ok(result))) => Some(Ending::Returned(Ok(result))),
+            Ok(Poll::Ready(Err(error))) => {
+                let meaning = self.notes.as_ref().map_or(Meaning::Final, |notes| notes.meaning(&error));
+                Some(Ending::Returned(Err(Failure { error, meaning })))
+            }
             Err(_) => Some(Ending::Panicked),
         }
     }

@@ -36,7 +36,7 @@ use crate::{
     answer::Answers,
     clock::Timestamp,
     era::shim,
-    error::FlowError,
+    error::{Failure, FlowError, Meaning},
     exchange::{Exchange, Response},
     gate::{Era, Peer},
     handlers::Handlers,
@@ -675,9 +675,9 @@ impl<'a> Leg<'a> {
             Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
             Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
             Step::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
-            Step::Ended(Ending::Returned(Err(error))) if error == Refusal::frozen() => {
-                // The handler cannot read its own state. One that can, as after a rollback, may still go on.
-                return Err(Stop { reopens: true, ..self.refuse(Refusal::HandlerState) });
+            Step::Ended(Ending::Returned(Err(Failure { meaning: meaning @ Meaning::Unreadable, .. }))) => {
+                // One that can read its state, as after a rollback, may still go on.
+                return Err(Stop { meaning, ..self.refuse(Refusal::HandlerState) });
             }
             Step::Ended(Ending::Returned(returned)) => {
                 let asks = match X::Response::from_result(*returned?).map(Response::into_asks) {
@@ -798,7 +798,7 @@ impl<'a> Leg<'a> {
             Err(stop) => (None, Err(stop)),
         };
         let reply = match &concluded {
-            Err(stop) if stop.reopens => {
+            Err(stop) if stop.reopens() => {
                 let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
                 // A lease that lapses does the same, only later.
                 drop(released);

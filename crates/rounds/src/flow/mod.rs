@@ -6,6 +6,7 @@ pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod link;
 pub(crate) mod once;
+pub(crate) mod poll;
 mod reply;
 pub(crate) mod route;
 mod stop;

@@ -1,9 +1,9 @@
 //! A leg that ends with an error, and whether its round stays open.
 
-use rmcp::{ErrorData, model::ErrorCode};
+use rmcp::ErrorData;
 
 use crate::{
-    error::FlowError,
+    error::{Failure, FlowError, Meaning, Wire},
     ledger::{LedgerError, Orphan},
     observe::Outcome,
 };
@@ -12,27 +12,31 @@ use crate::{
 pub(super) struct Stop {
     pub(super) error: ErrorData,
     pub(super) outcome: Outcome,
-    /// Whether the round stays open, as the same request need not meet the same end: the fault was ours, or the client can
-    /// declare more, or whoever failed asks for a retry. Whatever else a handler fails with is its reply.
-    pub(super) reopens: bool,
+    /// What it means for the round. Whatever a handler fails with on its own account is its reply.
+    pub(super) meaning: Meaning,
 }
 
 impl Stop {
     /// rmcp drops the response to a cancelled request; this is what it drops.
     pub(super) fn cancelled() -> Self {
         let error = ErrorData::internal_error("the request was cancelled", None);
-        Self { error, outcome: Outcome::Cancelled, reopens: true }
+        Self { error, outcome: Outcome::Cancelled, meaning: Meaning::Reopens }
     }
 
     pub(super) fn panicked() -> Self {
         let error = ErrorData::internal_error("the handler panicked", None);
-        Self { error, outcome: Outcome::Panicked, reopens: true }
+        Self { error, outcome: Outcome::Panicked, meaning: Meaning::Reopens }
     }
 
-    /// Nobody is told to try again what cannot go on.
+    /// Whether the round stays open.
+    pub(super) fn reopens(&self) -> bool {
+        self.meaning != Meaning::Final
+    }
+
+    /// Replaces an error that asks for a retry with a final one where the flow cannot resume.
     pub(super) fn for_good(self, orphan: Orphan) -> Self {
         match orphan {
-            Orphan::Dead if FlowError::is_retry(&self.error) => {
+            Orphan::Dead if self.meaning == Meaning::Retry => {
                 ErrorData::internal_error("the call cannot go on: start it again", None).into()
             }
             _ => self,
@@ -42,8 +46,13 @@ impl Stop {
 
 impl From<ErrorData> for Stop {
     fn from(error: ErrorData) -> Self {
-        let reopens = error.code == ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY || FlowError::is_retry(&error);
-        Self { outcome: Outcome::Error { code: error.code.0 }, reopens, error }
+        Failure { error, meaning: Meaning::Final }.into()
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(Failure { error, meaning }: Failure) -> Self {
+        Self { outcome: Outcome::Error { code: error.code.0 }, error, meaning }
     }
 }
 
@@ -55,7 +64,10 @@ impl From<Stop> for ErrorData {
 
 impl From<FlowError> for Stop {
     fn from(error: FlowError) -> Self {
-        ErrorData::from(error).into()
+        match error.wire() {
+            Wire::Words(error) => error.into(),
+            Wire::Protocol(failure) => failure.into(),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Client;
 use crate::{
     Rounds,
+    error::Failure,
     flow::{
         frame::{Ending, Step},
         journal::{Fault, Pages},
@@ -118,7 +119,9 @@ pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments:
         (Some(Fault::Live { effect }), _) => Replayed::Live { effect },
         (Some(fault), _) => panic!("{}", crate::FlowError::from(fault)),
         (None, Step::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
-        (None, Step::Ended(Ending::Returned(Err(error)))) if error.code == ErrorCode::INVALID_PARAMS => {
+        (None, Step::Ended(Ending::Returned(Err(Failure { error, .. }))))
+            if error.code == ErrorCode::INVALID_PARAMS =>
+        {
             panic!("`{tool}` could not read the call or its journal: {}", error.message)
         }
         (None, Step::Ended(Ending::Returned(_))) => Replayed::Ended,

@@ -4,6 +4,7 @@
 mod binding;
 mod cancel;
 mod common;
+mod errors;
 mod events;
 mod gate;
 mod guard;

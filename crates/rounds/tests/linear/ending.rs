@@ -282,3 +282,16 @@ async fn a_handler_that_cannot_go_on_does_not_ask_for_a_retry_that_would_be_in_v
     assert_eq!(retry.send(&client).await.error()["message"], "the call cannot go on: start it again");
     retry.send(&client).await.frozen();
 }
+
+#[tokio::test]
+async fn a_handlers_own_error_that_looks_like_a_retry_is_passed_on_as_it_is() {
+    let stage = stage(|ask: Ask| async move {
+        units(ask).await?;
+        Err(rmcp::ErrorData::internal_error("mine", Some(json!({"reason": "retry"}))).into())
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let retry = client.call("x", json!({})).await.asked().accept("units", json!({"units": "metric"}));
+    for _ in 0..2 {
+        assert_eq!(retry.send(&client).await.error()["message"], "mine", "it is the reply, and is given again");
+    }
+}
