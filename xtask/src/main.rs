@@ -6,6 +6,7 @@ mod interop;
 mod nginx;
 mod peers;
 mod redis;
+mod rmcp;
 mod step;
 
 use std::{
@@ -21,7 +22,7 @@ Usage: cargo xtask TASK
 
 Tasks:
   test              Check the formatting and the lints, run every test, build the documentation, run the examples and
-                    the tour, and pair what was built with peers that others wrote
+                    the tour, run rmcp's own tests, and pair what was built with peers that others wrote
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
@@ -30,6 +31,7 @@ Tasks:
                     are measured as well; with --write, the findings go into docs/performance.md
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but write the counts down
+  rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["bench", ref args @ ..] => bench(args),
         ["counts"] => counts(false),
         ["counts", "--write"] => counts(true),
+        ["rmcp"] => rmcp(),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -82,6 +85,7 @@ fn test() -> io::Result<Vec<Step>> {
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(counts(false)?);
+    steps.extend(rmcp()?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
 }
@@ -109,6 +113,11 @@ fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     let run = [&["run", "--quiet", "--release", "-p", "bench", "--"], args].concat();
     steps.push(Step::cargo("measure", &run.join(" ")));
     Ok(steps)
+}
+
+/// What `cargo xtask rmcp` does.
+fn rmcp() -> io::Result<Vec<Step>> {
+    Ok(rmcp::steps(&root(), &built()?))
 }
 
 /// What `cargo xtask redis` does.

@@ -29,8 +29,7 @@ impl Step {
     pub(crate) fn cargo(doing: impl Into<String>, args: &str) -> Self {
         Self {
             doing: doing.into(),
-            // The one that runs this, which need not be the first in the path.
-            program: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+            program: cargo(),
             args: args.split(' ').map(str::to_owned).collect(),
             env: Vec::new(),
             instead: None,
@@ -93,6 +92,11 @@ impl fmt::Display for Step {
         let program = Path::new(&self.program).file_stem().unwrap_or(&self.program);
         write!(f, "{} {}", program.display(), self.args.join(" "))
     }
+}
+
+/// The cargo that runs this, which need not be the first in the path.
+pub(crate) fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 /// Plays the steps in order. The last lines say how it went, and the status is that of the step that failed.

@@ -6,7 +6,7 @@
 
 pub(crate) mod install;
 mod peer;
-mod process;
+pub(crate) mod process;
 mod suite;
 mod table;
 

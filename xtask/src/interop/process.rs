@@ -2,6 +2,7 @@
 //! was started is gone at the end.
 
 use std::{
+    fmt::Display,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -91,12 +92,12 @@ fn read_rest(mut stderr: BufReader<ChildStderr>) -> String {
 }
 
 /// What a peer printed. It goes to a file, which nobody has to read while the peer runs.
-pub(super) struct Log(PathBuf);
+pub(crate) struct Log(PathBuf);
 
 impl Log {
-    pub(super) fn new(folder: &Path, number: usize) -> Result<Self, String> {
+    pub(crate) fn new(folder: &Path, name: impl Display) -> Result<Self, String> {
         fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
-        Ok(Self(folder.join(format!("{number}.log"))))
+        Ok(Self(folder.join(format!("{name}.log"))))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -115,11 +116,11 @@ impl Log {
         format!("{}\nwhat the server logged:\n{}", self.alone(problem), server.stop())
     }
 
-    pub(super) fn alone(&self, problem: &str) -> String {
+    pub(crate) fn alone(&self, problem: &str) -> String {
         format!("{}\n{problem}", self.read())
     }
 
-    fn read(&self) -> String {
+    pub(crate) fn read(&self) -> String {
         fs::read(&self.0).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
     }
 
@@ -132,7 +133,7 @@ impl Log {
 }
 
 /// Runs a peer, which may hang, such as one that waits for a question which never comes.
-pub(super) fn in_time(mut command: Command, limit: Duration, log: &Log) -> Result<(), String> {
+pub(crate) fn in_time(mut command: Command, limit: Duration, log: &Log) -> Result<(), String> {
     let name = command.get_program().display().to_string();
     let (stdout, stderr) = log.streams().map_err(|error| format!("cannot write {}: {error}", log.0.display()))?;
     let mut child = command
