@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     future::ready,
     io::{self, Write},
-    net::SocketAddr,
+    net::{Ipv6Addr, SocketAddr},
     path::PathBuf,
     pin::Pin,
     task::{Context, Poll},
@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use clap::{ArgGroup, Args, ValueEnum, builder::NonEmptyStringValueParser};
 use gallery::Gallery;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE, uri::Authority};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
     ServiceExt,
@@ -67,11 +67,19 @@ pub(crate) struct Options {
     /// Serve streamable HTTP at http://ADDR/mcp, until SIGTERM or SIGINT
     ///
     /// Port 0 takes a free one; `listening on http://ADDR/mcp` on stderr tells which. On a loopback
-    /// address only requests for a loopback host are served, which keeps web pages from reaching the
-    /// server under a name of their own. On any other address every `Host` is served, as the names
-    /// under which the server can be reached are not known here.
+    /// address requests for a loopback host are served. On any other address, --host or --any-host
+    /// has to say which. Web pages of other origins are refused.
     #[arg(long, value_name = "ADDR", verbatim_doc_comment)]
     http: Option<String>,
+    /// Serve requests for this host: a name or an address, with a port or without. Can be repeated
+    ///
+    /// It keeps web pages from reaching the server under a name of their own. On a loopback address the
+    /// loopback names are served too.
+    #[arg(long, value_name = "NAME", conflicts_with = "stdio", value_parser = host, verbatim_doc_comment)]
+    host: Vec<String>,
+    /// Serve requests for any host, also under names that somebody else made for this address
+    #[arg(long, conflicts_with_all = ["stdio", "host"])]
+    any_host: bool,
     /// What serves HTTP: the endpoint of rounds, or rmcp's own service, for comparison
     #[arg(long, value_name = "STACK", value_enum, default_value_t, conflicts_with = "stdio")]
     http_stack: HttpStack,
@@ -127,8 +135,9 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     if let Some(file) = options.key_file {
         Reload::listen(file)?.start(server.clone());
     }
+    let hosts = Hosts { named: options.host, any: options.any_host };
     match options.http {
-        Some(address) => serve_http(server, address, options.http_stack, options.principal_header).await,
+        Some(address) => serve_http(server, address, hosts, options.http_stack, options.principal_header).await,
         None => serve_stdio(server).await,
     }
 }
@@ -183,16 +192,14 @@ async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
 async fn serve_http(
     server: Rounds<Gallery>,
     address: String,
+    hosts: Hosts,
     stack: HttpStack,
     principal_header: Option<HeaderName>,
 ) -> Result<(), Failure> {
     let (listener, local) = bind(address).await?;
     // Before anybody is told that the server is there, so that no signal is missed.
     let stop = Stop::listen()?;
-    let mut config = StreamableHttpServerConfig::default().with_json_response(true);
-    if !local.ip().is_loopback() {
-        config = config.disable_allowed_hosts();
-    }
+    let config = hosts.configure(StreamableHttpServerConfig::default().with_json_response(true), local)?;
     announce(local);
 
     let (port, stop) = (Port::new(listener, PATH).with_drain(DRAIN), stop.asked());
@@ -202,6 +209,45 @@ async fn serve_http(
         HttpStack::Rmcp => port.serve(Identified { header, inner: server.streamable_http(config) }, stop).await,
     }
     Ok(())
+}
+
+/// The hosts whose requests are served.
+struct Hosts {
+    named: Vec<String>,
+    any: bool,
+}
+
+impl Hosts {
+    fn configure(
+        self,
+        mut config: StreamableHttpServerConfig,
+        local: SocketAddr,
+    ) -> Result<StreamableHttpServerConfig, Failure> {
+        if self.any {
+            return Ok(config.disable_allowed_hosts());
+        }
+        if !local.ip().is_loopback() {
+            if self.named.is_empty() {
+                return Err(Failure::Usage(format!(
+                    "{local} is not a loopback address, so clients reach this server under a name that is not known \
+                     here: add --host NAME for each name, such as --host mcp.example.com, or --any-host"
+                )));
+            }
+            config.allowed_hosts.clear();
+        }
+        config.allowed_hosts.extend(self.named);
+        Ok(config)
+    }
+}
+
+/// A host as it is in a request: not a URL, and not a pattern.
+fn host(name: &str) -> Result<String, String> {
+    let bare = name.parse::<Ipv6Addr>().is_ok();
+    let is_host = |authority: Authority| !authority.host().is_empty() && !authority.as_str().contains(['@', '*']);
+    match bare || name.parse::<Authority>().is_ok_and(is_host) {
+        true => Ok(name.to_owned()),
+        false => Err("give a name or an address, such as mcp.example.com or 10.0.0.7:8000".to_owned()),
+    }
 }
 
 async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {

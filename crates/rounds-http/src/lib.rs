@@ -52,6 +52,7 @@
 
 mod accept;
 mod dispatch;
+mod origin;
 #[cfg(feature = "port")]
 mod port;
 
@@ -92,13 +93,24 @@ pub use hyper::body::Incoming;
 /// [crate](self).
 pub struct Endpoint<H, M = LocalSessionManager> {
     lanes: Arc<Lanes<H, M>>,
+    serves_any_origin: bool,
 }
 
 impl<H: ServerHandler> Endpoint<Rounds<H>> {
     /// The server, as [`Rounds::streamable_http`] would serve it.
+    ///
+    /// Of requests with an `Origin`, which browsers send, those are served that come from the server itself (the origin is the request's own `Host`) or
+    /// from one of the [`allowed_origins`](StreamableHttpServerConfig::allowed_origins). Where the `Host` is a loopback name, pages from a
+    /// loopback name are served too, at any port. All others get a 403, in both lanes, unless [`with_any_origin`](Self::with_any_origin) serves them.
+    /// Requests without an `Origin` are not concerned.
     pub fn new(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
         let form = if config.json_response { Form::Json } else { Form::EventStream };
-        Self::with(server.clone(), server.streamable_http(config), Some(form))
+        let mut rmcp = server.streamable_http(config.clone());
+        // Both share sessions and handlers. What is wrong with a foreign origin is rmcp's to say.
+        let mut foreign = rmcp.clone();
+        foreign.config = config.clone().enforce_origin_validation();
+        rmcp.config = config.disable_allowed_origins();
+        Self::with(server.clone(), rmcp, Some(foreign), Some(form))
     }
 }
 
@@ -127,17 +139,31 @@ impl<H: ServerHandler, M: SessionManager> Endpoint<H, M> {
     pub fn over(handler: H, rmcp: StreamableHttpService<H, M>) -> Self {
         // In a stream, the events may have to be kept: whether there is a store for them is not for others to see.
         let form = rmcp.config.json_response.then_some(Form::Json);
-        Self::with(handler, rmcp, form)
+        Self::with(handler, rmcp, None, form)
     }
 
-    fn with(handler: H, rmcp: StreamableHttpService<H, M>, form: Option<Form>) -> Self {
-        Self { lanes: Arc::new(Lanes { handler: Arc::new(handler), idle: OnceLock::new(), rmcp, form }) }
+    fn with(
+        handler: H,
+        rmcp: StreamableHttpService<H, M>,
+        foreign: Option<StreamableHttpService<H, M>>,
+        form: Option<Form>,
+    ) -> Self {
+        let serves_any_origin = foreign.is_none();
+        let lanes = Lanes { handler: Arc::new(handler), idle: OnceLock::new(), rmcp, foreign, form };
+        Self { lanes: Arc::new(lanes), serves_any_origin }
+    }
+
+    /// Serves pages of any origin. Use it only where a request proves by itself that its user wants it, such as with a bearer token, and never for a server that
+    /// trusts a cookie, a client certificate or the network that it is in: any page that a user visits could then call its tools.
+    pub fn with_any_origin(mut self) -> Self {
+        self.serves_any_origin = true;
+        self
     }
 }
 
 impl<H, M> Clone for Endpoint<H, M> {
     fn clone(&self) -> Self {
-        Self { lanes: self.lanes.clone() }
+        Self { lanes: self.lanes.clone(), ..*self }
     }
 }
 
@@ -166,6 +192,10 @@ where
         let config = &lanes.rmcp.config;
         let fast = lanes.form.and_then(|form| Some((form, accept::head(&request, config)?)));
         let Some((form, method)) = fast else {
+            // The fast lane takes no request that names an origin.
+            if !self.serves_any_origin && !origin::is_own(request.uri(), request.headers()) {
+                return foreign(lanes, request);
+            }
             return slow(lanes, request);
         };
         let (head, body) = request.into_parts();
@@ -193,11 +223,23 @@ where
     Box::pin(async move { Ok(lanes.rmcp.handle(request).await) })
 }
 
+/// Has rmcp look whether the origin of a request is on its list.
+fn foreign<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<B>) -> Responding
+where
+    H: ServerHandler,
+    M: SessionManager,
+    B: Body<Data: Send, Error: Display + Send> + Send + 'static,
+{
+    Box::pin(async move { Ok(lanes.foreign.as_ref().unwrap_or(&lanes.rmcp).handle(request).await) })
+}
+
 struct Lanes<H, M> {
     handler: Arc<H>,
     /// Started by the first request, as it takes a runtime.
     idle: OnceLock<RunningService<RoleServer, Nobody>>,
     rmcp: StreamableHttpService<H, M>,
+    /// The same service for pages of other origins, which looks whether they are on its list. Without one, that is for `rmcp`.
+    foreign: Option<StreamableHttpService<H, M>>,
     /// `None` is no fast lane.
     form: Option<Form>,
 }

@@ -1,7 +1,8 @@
 //! Serving over streamable HTTP, with one `Rounds` behind every request.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::Ipv6Addr, sync::Arc, time::Duration};
 
+use ::http::uri::Authority;
 use rmcp::{
     ServerHandler,
     transport::streamable_http_server::{
@@ -22,6 +23,11 @@ impl<H: ServerHandler> Rounds<H> {
     /// [`per_session`](crate::RoundsBuilder::per_session) or [`per_flow`](crate::RoundsBuilder::per_flow). Legacy sessions live longer than a flow:
     /// rmcp's default would end them while a person thinks.
     ///
+    /// Web pages are served that come from one of the configuration's [`allowed_hosts`](StreamableHttpServerConfig::allowed_hosts), at the port that is named there or at
+    /// any, and those of its [`allowed_origins`](StreamableHttpServerConfig::allowed_origins). Pages from elsewhere get a 403. With
+    /// [`disable_allowed_hosts`](StreamableHttpServerConfig::disable_allowed_hosts) the server's own names are not known, and only listed origins are served. Requests
+    /// without an `Origin`, which is every client but a browser, are not concerned. To serve any origin, build rmcp's service by hand.
+    ///
     /// ```no_run
     /// # async fn serve(server: rounds::Rounds<impl rmcp::ServerHandler>) -> std::io::Result<()> {
     /// use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
@@ -37,6 +43,23 @@ impl<H: ServerHandler> Rounds<H> {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(self.flow_deadline().saturating_add(GRACE));
         let server = self.clone();
-        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config)
+        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), with_own_origins(config))
     }
+}
+
+/// Lets pages in that are from an allowed host. rmcp looks at the list alone, and lets everything in when it is empty.
+fn with_own_origins(mut config: StreamableHttpServerConfig) -> StreamableHttpServerConfig {
+    for host in &config.allowed_hosts {
+        let host = host.trim();
+        let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
+        let host = if is_ipv6 { format!("[{host}]") } else { host.to_owned() };
+        let port = match host.parse::<Authority>().map(|authority| authority.port_u16()) {
+            Ok(Some(_)) => "",
+            Ok(None) => ":*",
+            // It is no host that a request could have.
+            Err(_) => continue,
+        };
+        config.allowed_origins.extend(["http", "https"].map(|scheme| format!("{scheme}://{host}{port}")));
+    }
+    config.enforce_origin_validation()
 }

@@ -70,10 +70,48 @@ async fn where_there_is_no_room_for_a_connection_it_waits_until_there_is() {
 }
 
 #[tokio::test]
-async fn a_server_for_everybody_does_not_mind_its_name() {
-    let mut server = Server::start_on("0.0.0.0:0", &[]).await;
-    server.url = server.url.replace("0.0.0.0", "127.0.0.1");
-    assert_eq!(post(&server, first(), &[("Host", "weather.example")]).await.status(), 200);
+async fn a_server_off_loopback_has_to_be_told_its_names() {
+    let ended = run(&["serve", "--http", "0.0.0.0:0"]).await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("--host NAME") && ended.stderr.contains("--any-host"), "{ended:?}");
+    for name in ["https://mcp.example.com", "mcp.example.com/mcp", "*.example.com", ""] {
+        assert_eq!(run(&["serve", "--http", "0.0.0.0:0", "--host", name]).await.code, Some(2), "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_served_under_the_names_that_it_was_given() {
+    let names = ["--host", "weather.example", "--host", "10.0.0.7:8000"];
+    for (address, options, hosts) in [
+        ("0.0.0.0:0", &names[..], [("weather.example", 200), ("localhost", 403), ("evil.example", 403)]),
+        ("127.0.0.1:0", &names[..], [("weather.example", 200), ("localhost", 200), ("evil.example", 403)]),
+        ("0.0.0.0:0", &["--any-host"][..], [("weather.example", 200), ("localhost", 200), ("evil.example", 200)]),
+    ] {
+        let mut server = Server::start_on(address, options).await;
+        server.url = server.url.replace("0.0.0.0", "127.0.0.1");
+        for (host, status) in hosts {
+            assert_eq!(post(&server, first(), &[("Host", host)]).await.status(), status, "{options:?} {host}");
+        }
+        if options.len() > 1 {
+            assert_eq!(post(&server, first(), &[("Host", "10.0.0.7:8000")]).await.status(), 200);
+            assert_eq!(post(&server, first(), &[("Host", "10.0.0.7:8001")]).await.status(), 403);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_from_elsewhere_is_not_served_by_either_stack() {
+    for stack in ["rounds", "rmcp"] {
+        let server = Server::start(&["--http-stack", stack]).await;
+        for (origin, status) in [("https://evil.example", 403), ("null", 403), ("http://localhost:6274", 200)] {
+            assert_eq!(post(&server, first(), &[("Origin", origin)]).await.status(), status, "{stack} {origin}");
+        }
+    }
+    // Under any name, a page of that very name is the server's own.
+    let server = Server::start(&["--any-host"]).await;
+    let at = |origin| [("Host", "weather.example"), ("Origin", origin)];
+    assert_eq!(post(&server, first(), &at("https://weather.example")).await.status(), 200);
+    assert_eq!(post(&server, first(), &at("https://evil.example")).await.status(), 403);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod flows;
 mod handlers;
 mod http2;
 mod lanes;
+mod origins;
 #[cfg(feature = "port")]
 mod port;
 mod send;

@@ -1,0 +1,35 @@
+//! Whether a request comes from a page of the server itself. Browsers say in `Origin` where a page is from; every other client sends none.
+
+use http::{HeaderMap, Uri, header, uri::Authority};
+
+/// Whether a request may be served without a look at the list of allowed origins: it names no origin, or the server's own. A server that is
+/// reached at a loopback address is also served to pages at one, such as that of an inspector.
+///
+/// What cannot be read is not the server's own.
+pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let host = headers.get(header::HOST).map_or_else(|| uri.authority().cloned(), |host| read(host.as_bytes()));
+    let origin = origin.to_str().ok().and_then(|origin| Uri::try_from(origin.trim()).ok());
+    let (Some(host), Some(origin)) = (host, origin) else { return false };
+    let (Some(page), Some(port)) = (origin.authority(), origin.scheme_str().and_then(default_port)) else {
+        return false;
+    };
+    let port_of = |authority: &Authority| authority.port_u16().unwrap_or(port);
+    let is_same = page.host().eq_ignore_ascii_case(host.host()) && port_of(page) == port_of(&host);
+    is_same || (is_loopback(page) && is_loopback(&host))
+}
+
+fn read(host: &[u8]) -> Option<Authority> {
+    Authority::try_from(host).ok()
+}
+
+/// The port that a page has whose origin names none. A server behind a proxy does not know under which of the two it is reached, and both are its own.
+fn default_port(scheme: &str) -> Option<u16> {
+    let schemes = [("http", 80), ("https", 443)];
+    schemes.into_iter().find_map(|(name, port)| scheme.eq_ignore_ascii_case(name).then_some(port))
+}
+
+/// The names that rmcp serves by default.
+fn is_loopback(authority: &Authority) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| authority.host().eq_ignore_ascii_case(name))
+}
