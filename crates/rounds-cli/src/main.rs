@@ -6,6 +6,7 @@ mod call;
 mod colour;
 mod connection;
 mod conversation;
+mod crowd;
 mod duration;
 mod fleet;
 mod halt;

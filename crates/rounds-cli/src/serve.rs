@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tower_service::Service;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use crate::{Failure, colour, duration, fleet, keys::AUDIENCE, reload::Reload};
+use crate::{Failure, colour, crowd::CrowdOptions, duration, fleet, keys::AUDIENCE, reload::Reload};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -118,6 +118,8 @@ pub(crate) struct Options {
     /// Nothing is verified: it is for trying out what happens when somebody else presents a state.
     #[arg(long, value_name = "NAME", conflicts_with = "stdio")]
     principal_header: Option<HeaderName>,
+    #[command(flatten)]
+    crowd: CrowdOptions,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -137,7 +139,10 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     }
     let hosts = Hosts { named: options.host, any: options.any_host };
     match options.http {
-        Some(address) => serve_http(server, address, hosts, options.http_stack, options.principal_header).await,
+        Some(address) => {
+            let header = options.principal_header;
+            serve_http(server, address, hosts, options.http_stack, header, &options.crowd).await
+        }
         None => serve_stdio(server).await,
     }
 }
@@ -195,6 +200,7 @@ async fn serve_http(
     hosts: Hosts,
     stack: HttpStack,
     principal_header: Option<HeaderName>,
+    crowd: &CrowdOptions,
 ) -> Result<(), Failure> {
     let (listener, local) = bind(address).await?;
     // Before anybody is told that the server is there, so that no signal is missed.
@@ -202,7 +208,7 @@ async fn serve_http(
     let config = hosts.configure(StreamableHttpServerConfig::default().with_json_response(true), local)?;
     announce(local);
 
-    let (port, stop) = (Port::new(listener, PATH).with_drain(DRAIN), stop.asked());
+    let (port, stop) = (crowd.set_up(Port::new(listener, PATH).with_drain(DRAIN)), stop.asked());
     let header = principal_header;
     match stack {
         HttpStack::Rounds => port.serve(Identified { header, inner: Endpoint::new(&server, config) }, stop).await,

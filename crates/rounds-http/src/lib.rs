@@ -78,14 +78,11 @@ use rmcp::{
 use rounds::Rounds;
 
 #[cfg(feature = "port")]
-pub use crate::port::Port;
+pub use crate::port::{Incoming, Port};
 use crate::{
     accept::Read,
     dispatch::{BoxResponse, Form, Nobody},
 };
-/// What a service at a [`Port`] is given, of hyper.
-#[cfg(feature = "port")]
-pub use hyper::body::Incoming;
 
 /// A server over HTTP, for axum, hyper and whatever else is built on tower. Clones are the same endpoint.
 ///

@@ -97,10 +97,10 @@ impl Server {
     }
 
     /// One that may have only so many files open, connections included.
-    pub(crate) async fn start_with_files(limit: usize) -> Self {
-        let serve = format!("ulimit -n {limit}; exec \"$0\" serve --http 127.0.0.1:0");
+    pub(crate) async fn start_with_files(limit: usize, args: &[&str]) -> Self {
+        let serve = format!("ulimit -n {limit}; exec \"$0\" serve --http 127.0.0.1:0 \"$@\"");
         let mut command = plain("sh");
-        command.args(["-c", &serve, env!("CARGO_BIN_EXE_rounds")]);
+        command.args(["-c", &serve, env!("CARGO_BIN_EXE_rounds")]).args(args);
         Self::spawn(command).await
     }
 

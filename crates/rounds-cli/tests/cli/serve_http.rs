@@ -1,7 +1,7 @@
 //! `serve --http`: flows over sockets, between processes, with keys, audiences, principals and lifetimes.
 
 use std::{
-    io::ErrorKind,
+    io::{ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
     time::Duration,
 };
@@ -58,15 +58,55 @@ async fn only_mcp_is_served_and_only_to_loopback_hosts() {
     assert_eq!(post(&server, first(), &[("Host", "localhost")]).await.status(), 200);
 }
 
+/// Idle ones, and ones that have sent half a head or half a body.
+fn crowd(server: &Server, connections: usize) -> Vec<TcpStream> {
+    let host = server.address();
+    let accept = "accept: application/json, text/event-stream\r\ncontent-type: application/json";
+    let head = format!("POST /mcp HTTP/1.1\r\nhost: {host}\r\n{accept}\r\ncontent-length: 900\r\n");
+    let sent = [String::new(), head.clone(), head + "\r\n{"];
+    let connect = |number: usize| {
+        let mut connection = TcpStream::connect(host).unwrap();
+        connection.write_all(sent[number % sent.len()].as_bytes()).unwrap();
+        connection
+    };
+    (0..connections).map(connect).collect()
+}
+
 #[cfg(unix)]
 #[tokio::test]
-async fn where_there_is_no_room_for_a_connection_it_waits_until_there_is() {
-    let mut server = Server::start_with_files(64).await;
-    let many: Vec<_> = (0..80).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+async fn a_crowd_that_sends_nothing_keeps_nobody_out() {
+    let mut server = Server::start_with_files(64, &[]).await;
+    let crowd = crowd(&server, 100);
+    is_metric(&answer(&server, &ask(&server, &[]).await, &[]).await);
+    let logged = server.logged().await;
+    assert!(
+        logged.contains("as many connections are open as there may be") && logged.contains("connections=48"),
+        "{logged}"
+    );
+    drop(crowd);
+}
+
+/// More than there are files for, whatever the operator thinks.
+#[cfg(unix)]
+#[tokio::test]
+async fn where_there_are_no_files_left_for_a_connection_others_make_room() {
+    let mut server = Server::start_with_files(64, &["--connections", "1000"]).await;
+    let crowd = crowd(&server, 100);
+    is_metric(&answer(&server, &ask(&server, &[]).await, &[]).await);
     let logged = server.logged().await;
     assert!(logged.contains("cannot accept connections for now"), "{logged}");
-    drop(many);
-    is_metric(&answer(&server, &ask(&server, &[]).await, &[]).await);
+    drop(crowd);
+}
+
+#[tokio::test]
+async fn a_client_that_is_too_slow_is_cut_off_as_the_options_say() {
+    let server = Server::start(&["--header-timeout", "50ms", "--body-timeout", "50ms"]).await;
+    for mut connection in crowd(&server, 3) {
+        let mut said = Vec::new();
+        // A connection that is closed with something left to read is reset.
+        let _ = connection.read_to_end(&mut said);
+        assert_eq!(String::from_utf8_lossy(&said), "");
+    }
 }
 
 #[tokio::test]

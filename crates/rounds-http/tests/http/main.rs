@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[cfg(feature = "port")]
+mod crowd;
 mod desk;
 mod differential;
 mod flows;

@@ -139,7 +139,7 @@ async fn stopping_closes_what_is_idle_and_finishes_what_is_not() {
 #[tokio::test]
 async fn nobody_keeps_a_port_that_is_to_stop_for_longer_than_it_drains() {
     let (begun, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let port = Served::draining(ready(held(&begun, &finish)), Duration::ZERO).await;
+    let port = Served::at(ready(held(&begun, &finish)), |port| port.with_drain(Duration::ZERO)).await;
     // Half a head, and a handler that takes its time.
     let mut slow = TcpStream::connect(port.address).await.unwrap();
     slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: local").await.unwrap();
@@ -216,12 +216,12 @@ async fn a_handler_is_told_when_its_connection_is_closed_and_comes_to_its_end() 
 
 /// As middleware may be: not to be called before it is ready, each time anew.
 #[derive(Clone)]
-struct Ready<S> {
+pub(crate) struct Ready<S> {
     inner: S,
     is: bool,
 }
 
-fn ready(tool: Tool) -> Ready<Endpoint<Tool>> {
+pub(crate) fn ready(tool: Tool) -> Ready<Endpoint<Tool>> {
     let config = StreamableHttpServerConfig::default().with_json_response(true);
     Ready { inner: endpoint(&tool, config), is: false }
 }
@@ -243,7 +243,7 @@ impl<S: Service<Request<Incoming>>> Service<Request<Incoming>> for Ready<S> {
 }
 
 /// Tells when it was called, and waits until it may go on.
-fn held(begun: &Arc<Notify>, finish: &Arc<Notify>) -> Tool {
+pub(crate) fn held(begun: &Arc<Notify>, finish: &Arc<Notify>) -> Tool {
     let (begun, finish) = (begun.clone(), finish.clone());
     Tool::new(move |_| {
         let (begun, finish) = (begun.clone(), finish.clone());
@@ -255,33 +255,35 @@ fn held(begun: &Arc<Notify>, finish: &Arc<Notify>) -> Tool {
     })
 }
 
-struct Served {
-    address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
 
 impl Served {
-    async fn of(service: Ready<Endpoint<Tool>>) -> Self {
-        Self::draining(service, Port::DRAIN).await
+    pub(crate) async fn of(service: Ready<Endpoint<Tool>>) -> Self {
+        Self::at(service, |port| port).await
     }
 
-    async fn draining(service: Ready<Endpoint<Tool>>, drain: Duration) -> Self {
+    /// At a port that is set up so.
+    pub(crate) async fn at(service: Ready<Endpoint<Tool>>, set_up: impl FnOnce(Port) -> Port) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
+        let port = set_up(Port::new(listener, "/mcp"));
         let serving = tokio::spawn(async move {
             let stopped = async {
                 if stopped.await.is_err() {
                     pending::<()>().await;
                 }
             };
-            Port::new(listener, "/mcp").with_drain(drain).serve(service, stopped).await;
+            port.serve(service, stopped).await;
         });
         Self { address, stop, serving }
     }
 
-    async fn connect(&self) -> SendRequest<Full<Bytes>> {
+    pub(crate) async fn connect(&self) -> SendRequest<Full<Bytes>> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
@@ -289,7 +291,7 @@ impl Served {
     }
 }
 
-async fn call(connection: &mut SendRequest<Full<Bytes>>, path: &str) -> (StatusCode, String) {
+pub(crate) async fn call(connection: &mut SendRequest<Full<Bytes>>, path: &str) -> (StatusCode, String) {
     let sent = called();
     let mut request = Request::post(path).body(Full::from(sent.body())).unwrap();
     *request.headers_mut() = sent.headers.clone();
@@ -299,6 +301,6 @@ async fn call(connection: &mut SendRequest<Full<Bytes>>, path: &str) -> (StatusC
     (head.status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-async fn in_time<F: Future>(future: F) -> F::Output {
+pub(crate) async fn in_time<F: Future>(future: F) -> F::Output {
     timeout(LIMIT, future).await.expect("an end")
 }
