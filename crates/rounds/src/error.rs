@@ -6,7 +6,13 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
 };
 
-use crate::{check::Problem, flow::poll, form::Unaskable, ledger::LedgerError, refusal::Refusal};
+use crate::{
+    check::Problem,
+    flow::{failure::Recorded, poll},
+    form::Unaskable,
+    ledger::LedgerError,
+    refusal::Refusal,
+};
 
 /// Why a flow could not go on.
 ///
@@ -144,6 +150,15 @@ pub enum FlowError {
         /// How many it may take.
         limit: usize,
     },
+    /// Something happened that cannot be recorded, and then the handler asked. The next leg would not know of it and take another
+    /// way, so the question is not sent.
+    #[error("nothing can be asked after {what}, because it cannot be recorded: {why}")]
+    Unrecorded {
+        /// What happened.
+        what: String,
+        /// Why it cannot be recorded.
+        why: String,
+    },
     /// A durable handler is for another server than the one that was wrapped.
     #[error(
         "this tool is written for `{wanted}`, and another server was wrapped: hand `Rounds::new` the `{wanted}` itself, \
@@ -263,6 +278,7 @@ impl FlowError {
             | Self::Strayed
             | Self::TooManyEntries { .. }
             | Self::EntryTooLarge { .. }
+            | Self::Unrecorded { .. }
             | Self::ServerNotFound { .. }
             | Self::DuplicateOnce { .. }
             | Self::TooManyOnces { .. }
@@ -282,6 +298,10 @@ impl FlowError {
             Self::StateUnreadable(source) => {
                 tracing::warn!(target: "rounds", error = place(&source), "{words}");
                 told(Refusal::frozen(), Meaning::Unreadable)
+            }
+            Self::Retry(source) if source.is::<Recorded>() => {
+                tracing::warn!(target: "rounds", error = source.to_string(), "a call ended with a failure of an earlier leg");
+                told(internal("the call cannot go on: start it again".to_owned()), Meaning::Final)
             }
             Self::Retry(source) => {
                 tracing::warn!(target: "rounds", error = source.to_string(), "{words}");
@@ -405,6 +425,7 @@ mod tests {
             (FlowError::Strayed, -32603, Null, false),
             (FlowError::TooManyEntries { limit: 1 }, -32603, Null, false),
             (FlowError::EntryTooLarge { what: what(), bytes: 2, limit: 1 }, -32603, Null, false),
+            (FlowError::Unrecorded { what: what(), why: what() }, -32603, Null, false),
             (FlowError::ServerNotFound { wanted: "Shop" }, -32603, Null, false),
             (FlowError::DuplicateOnce { name: name() }, -32603, Null, false),
             (FlowError::TooManyOnces { limit: 1 }, -32603, Null, false),

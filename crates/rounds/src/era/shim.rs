@@ -75,6 +75,9 @@ async fn push(
     requests: InputRequests,
     timeout: Duration,
 ) -> Result<Vec<(String, Kind, Received)>, FlowError> {
+    if let Some(error) = view.frame.onces.cannot_ask() {
+        return Err(error);
+    }
     let limit = view.frame.core.limits.asks;
     if requests.len() > limit {
         return Err(FlowError::TooManyAsks { asks: requests.len(), limit });

@@ -725,9 +725,15 @@ impl Driver {
             return Looked::Nothing;
         }
         let State { open, peer, effects, .. } = &mut *state;
-        let permitted = |open: &Open| match self.frame.asks_nobody {
-            true => Err(FlowError::NoPrincipal),
-            false => open.question.request.as_ref().map_or(Ok(()), |request| peer.permits(open.question.kind, request)),
+        let journal = self.frame.journal.get().filter(|_| peer.era == Era::Modern);
+        let permitted = |open: &Open| {
+            if self.frame.asks_nobody {
+                return Err(FlowError::NoPrincipal);
+            }
+            if let Some(error) = journal.and_then(|journal| journal.cannot_ask().or(self.frame.onces.cannot_ask())) {
+                return Err(error);
+            }
+            open.question.request.as_ref().map_or(Ok(()), |request| peer.permits(open.question.kind, request))
         };
         if let Some((id, refused)) = open.iter().find_map(|open| Some((open.id, permitted(open).err()?))) {
             drop(state);

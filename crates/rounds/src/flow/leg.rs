@@ -727,6 +727,9 @@ impl<'a> Leg<'a> {
         {
             return Err(FlowError::DuplicateKey { key: key.clone() });
         }
+        if let Some(error) = frame.onces.cannot_ask().filter(|_| resume.is_none()) {
+            return Err(error);
+        }
         let asked = self.peer.admit(&requests)?;
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;
 

@@ -1,6 +1,7 @@
 //! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
 
 pub(crate) mod claim;
+pub(crate) mod failure;
 pub(crate) mod frame;
 pub(crate) mod journal;
 pub(crate) mod leg;

@@ -6,12 +6,13 @@ use std::{
     task::{Context, Waker},
 };
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::view::View;
+use super::{failure::RecordedFailure, view::View};
 use crate::{
     error::{FlowError, place},
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, Orphan, What},
+    limits::Limits,
     observe::Station,
     seal::{Digest, envelope::Span},
 };
@@ -28,6 +29,14 @@ pub(crate) struct Onces {
 struct Known {
     /// The values, as JSON text.
     values: BTreeMap<String, String>,
+    /// The attempts that failed, by name, in the order in which they were made.
+    failed: BTreeMap<String, Vec<Attempt>>,
+    /// How many of those this run of the handler has come to, by name.
+    met: BTreeMap<String, usize>,
+    /// The step that is being run, in a handler of [`Steps`](crate::Steps).
+    step: Option<String>,
+    /// What happened and could not be recorded, and why: a later leg would not know of it, so that there must not be one.
+    unrecorded: Option<(String, String)>,
     /// The names that this run of the handler has used.
     used: BTreeSet<String>,
     /// Those whose effects have begun and not come to an end, in this run or in a task that outlives one.
@@ -36,27 +45,132 @@ struct Known {
 
 impl Known {
     fn bytes(&self) -> usize {
-        self.values.iter().map(|(name, value)| name.len() + value.len()).sum()
+        let failed =
+            self.failed.iter().flat_map(|(name, attempts)| attempts.iter().map(move |attempt| (name, &attempt.text)));
+        self.values.iter().chain(failed).map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    fn count(&self) -> usize {
+        self.values.len() + self.under_way.len() + self.failed.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// The failure of the attempt that this run of the handler comes to next, if that was made before and failed.
+    fn meet_failure(&mut self, name: &str) -> Option<RecordedFailure> {
+        let attempts = self.failed.get(name)?;
+        let met = self.met.get(name).copied().unwrap_or_default();
+        let failure = attempts.get(met)?.failure.clone();
+        self.met.insert(name.to_owned(), met + 1);
+        Some(failure)
+    }
+
+    /// An attempt has failed, in this run of the handler.
+    fn fail(&mut self, name: &str, error: &FlowError, limits: &Limits) {
+        self.used.remove(name);
+        let Some(failure) = RecordedFailure::of(error) else {
+            return self.not_recorded(name, RecordedFailure::unfit(error));
+        };
+        let attempt = Attempt::new(self.step.clone(), failure);
+        let left = limits.room().saturating_sub(self.bytes() + name.len());
+        let (bytes, limit) = (attempt.text.len(), limits.once_bytes.min(left));
+        if bytes > limit {
+            let why = format!("its failure takes {bytes} bytes, and there is room for {limit}");
+            return self.not_recorded(name, why);
+        }
+        let attempts = self.failed.entry(name.to_owned()).or_default();
+        attempts.push(attempt);
+        self.met.insert(name.to_owned(), attempts.len());
+    }
+
+    fn not_recorded(&mut self, name: &str, why: impl Into<String>) {
+        self.unrecorded.get_or_insert_with(|| (format!("the effect `{name}`"), why.into()));
+    }
+}
+
+/// An attempt at an effect that failed.
+#[derive(Debug)]
+struct Attempt {
+    step: Option<String>,
+    failure: RecordedFailure,
+    /// As it travels in a state, in the place of a value. It is no JSON: an instance that does not know of attempts takes it for a value
+    /// that it cannot read, and does not run the effect.
+    text: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written<F> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<String>,
+    failure: F,
+}
+
+impl Attempt {
+    const MARK: char = '!';
+
+    fn new(step: Option<String>, failure: RecordedFailure) -> Self {
+        let written = Written { step, failure: &failure };
+        let json = serde_json::to_string(&written).expect("a failure has no type that JSON cannot write");
+        Self { step: written.step, text: format!("{}{json}", Self::MARK), failure }
+    }
+
+    /// None for what is no attempt, or one of a kind that is not known here.
+    fn read(text: &str) -> Option<Self> {
+        let Written { step, failure } = serde_json::from_str(text.strip_prefix(Self::MARK)?).ok()?;
+        Some(Self { step, failure, text: text.to_owned() })
     }
 }
 
 impl Onces {
     pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
-        let known = Known { values: values.into_iter().collect(), ..Known::default() };
+        let mut known = Known::default();
+        for (name, value) in values {
+            match Attempt::read(&value) {
+                Some(attempt) => known.failed.entry(name).or_default().push(attempt),
+                // What cannot be read stands in the way of the value after it.
+                None => drop(known.values.entry(name).or_insert(value)),
+            }
+        }
         Self { known: Mutex::new(known), span: Some(span) }
     }
 
-    /// The handler is called again: each name may be used once more.
+    /// The handler is called again: each name may be used once more, and the attempts at each are met again.
     pub(crate) fn called_again(&self) {
-        self.known().used.clear();
+        let mut known = self.known();
+        known.used.clear();
+        known.met.clear();
+    }
+
+    /// A step begins, or none is run any more. The attempts that fail in it belong to it.
+    pub(crate) fn enter_step(&self, step: Option<&str>) {
+        self.known().step = step.map(str::to_owned);
+    }
+
+    /// A step is not run again, as it has its value: the attempts that failed in it are behind this run.
+    pub(crate) fn pass_step(&self, step: &str) {
+        let Known { failed, met, .. } = &mut *self.known();
+        for (name, attempts) in failed {
+            let before = met.get(name).copied().unwrap_or_default();
+            let of_step = |attempt: &&Attempt| attempt.step.as_deref() == Some(step);
+            let passed = attempts.iter().skip(before).take_while(of_step).count();
+            met.insert(name.clone(), before + passed);
+        }
+    }
+
+    /// Why nothing can be asked any more, if that is so: something happened that a later leg would not know of.
+    pub(crate) fn cannot_ask(&self) -> Option<FlowError> {
+        let (what, why) = self.known().unrecorded.clone()?;
+        Some(FlowError::Unrecorded { what, why })
     }
 
     /// What the next token carries of them. No ledger knows what a first leg has begun, and the next is not to begin it again.
     pub(crate) fn recorded(&self) -> Vec<(String, String)> {
-        let Known { values, under_way, .. } = &*self.known();
+        let Known { values, failed, under_way, .. } = &*self.known();
+        let failed = failed
+            .iter()
+            .flat_map(|(name, attempts)| attempts.iter().map(|attempt| (name.clone(), attempt.text.clone())));
         let lost = under_way.iter().filter(|name| self.span.is_none() && !values.contains_key(*name));
         let lost = lost.map(|name| (name.clone(), LOST.to_owned()));
-        values.clone().into_iter().chain(lost).collect()
+        // A value comes after the attempts before it.
+        failed.chain(values.clone()).chain(lost).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -82,10 +196,11 @@ impl View {
         if let Some(value) = self.known_value(name)? {
             return read(name, &value);
         }
-        let named = UnderWay { onces: &self.frame.onces, name };
+        let mut named = UnderWay { onces: &self.frame.onces, name, ended: false };
         // From here on: a durable handler that waits for the ledger waits for its effect.
         let under_way = self.frame.begin_effect();
         let outcome = self.have(name, effect).await;
+        named.ended = true;
         drop((under_way, named));
         if self.frame.is_cancelled() {
             // The leg is gone: the effect was to come to its end, and nothing after it is to begin. A task that outlives the handler goes on.
@@ -101,12 +216,18 @@ impl View {
         E: Into<FlowError>,
     {
         // What did not happen may be tried again under the same name.
-        let failed = || {
-            self.frame.onces.known().used.remove(name);
-        };
-        let fence = match self.claim_once(name).await.inspect_err(|_| failed())? {
-            Turn::Run(fence) => fence,
-            Turn::Value(value) => {
+        let failed = |error: &FlowError| self.frame.onces.known().fail(name, error, &self.frame.core.limits);
+        let fence = match self.claim_once(name).await {
+            Err(error) if matches!(error, FlowError::OnceLost { .. }) => {
+                self.frame.onces.known().values.insert(name.to_owned(), LOST.to_owned());
+                return Err(error);
+            }
+            Err(error) => {
+                failed(&error);
+                return Err(error);
+            }
+            Ok(Turn::Run(fence)) => fence,
+            Ok(Turn::Value(value)) => {
                 self.frame.onces.known().values.insert(name.to_owned(), value.clone());
                 return read(name, &value);
             }
@@ -115,19 +236,28 @@ impl View {
         match claim.renewed(effect()).await {
             Ok(value) => claim.settle(&value).map(|()| value),
             Err(error) => {
+                let error = error.into();
                 claim.give_back().await;
-                failed();
-                Err(error.into())
+                failed(&error);
+                Err(error)
             }
         }
     }
 
-    /// A value that is known already. Otherwise the name is taken, and there is room for its value.
+    /// A value or a failure that is known already. Otherwise the name is taken, and there is room for its value.
     fn known_value(&self, name: &str) -> Result<Option<String>, FlowError> {
         let limits = &self.frame.core.limits;
         let mut known = self.frame.onces.known();
+        let refused = |mut known: MutexGuard<'_, Known>, error: FlowError| {
+            known.not_recorded(name, error.to_string());
+            Err(error)
+        };
         if known.used.contains(name) {
-            return Err(FlowError::DuplicateOnce { name: name.to_owned() });
+            // Whether it is in use may be another matter on the next leg.
+            return refused(known, FlowError::DuplicateOnce { name: name.to_owned() });
+        }
+        if let Some(failure) = known.meet_failure(name) {
+            return Err(failure.into());
         }
         if let Some(value) = known.values.get(name).cloned() {
             known.used.insert(name.to_owned());
@@ -135,14 +265,14 @@ impl View {
         }
         // An earlier run of the handler has left it to a task.
         if known.under_way.contains(name) {
-            return Err(FlowError::OnceLost { name: name.to_owned() });
+            return refused(known, FlowError::OnceLost { name: name.to_owned() });
         }
-        if known.values.len() + known.under_way.len() >= limits.onces {
-            return Err(FlowError::TooManyOnces { limit: limits.onces });
+        if known.count() >= limits.onces {
+            return refused(known, FlowError::TooManyOnces { limit: limits.onces });
         }
         let (room, bytes) = (limits.room(), known.bytes() + name.len() + limits.once_bytes);
         if bytes > room {
-            return Err(FlowError::StateTooLarge { bytes, limit: room });
+            return refused(known, FlowError::StateTooLarge { bytes, limit: room });
         }
         known.under_way.insert(name.to_owned());
         known.used.insert(name.to_owned());
@@ -150,11 +280,16 @@ impl View {
     }
 
     /// An effect whose value stands in the journal: nothing else in this run may have its name.
-    pub(crate) fn met_once(&self, name: &str) -> Result<(), FlowError> {
-        if self.frame.onces.known().used.insert(name.to_owned()) {
-            return Ok(());
+    pub(crate) fn met_once(&self, name: &str) {
+        self.frame.onces.known().used.insert(name.to_owned());
+    }
+
+    /// Whether an effect of this name may still run or be met in this run.
+    pub(crate) fn unused_once(&self, name: &str) -> Result<(), FlowError> {
+        match self.frame.onces.known().used.contains(name) {
+            true => Err(FlowError::DuplicateOnce { name: name.to_owned() }),
+            false => Ok(()),
         }
-        Err(FlowError::DuplicateOnce { name: name.to_owned() })
     }
 
     /// Whether an effect has happened and its value is not kept.
@@ -201,11 +336,18 @@ impl View {
 struct UnderWay<'a> {
     onces: &'a Onces,
     name: &'a str,
+    ended: bool,
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.onces.known().under_way.remove(self.name);
+        let mut known = self.onces.known();
+        known.under_way.remove(self.name);
+        if !self.ended {
+            let why =
+                "it was dropped before it came to its end; put a time limit inside of the effect and not around it";
+            known.not_recorded(self.name, why);
+        }
     }
 }
 
@@ -269,7 +411,12 @@ impl Release<'_> {
         match json {
             Ok(json) if fits(&&json) => Ok(()),
             Ok(_) => Err(FlowError::OnceLost { name: self.name.to_owned() }),
-            Err(error) => Err(FlowError::State(error)),
+            Err(error) => {
+                // A later leg would find that the value is lost, which is another error.
+                let why = format!("its value cannot be written as JSON: {error}");
+                frame.onces.known().not_recorded(self.name, why);
+                Err(FlowError::State(error))
+            }
         }
     }
 
@@ -310,4 +457,76 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, Fl
         tracing::warn!(target: "rounds", name, error = place(&error), "the value of an effect has another type now");
         FlowError::StateUnreadable(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Timestamp;
+
+    const SPAN: Span = {
+        let then = Timestamp::from_millis(1_800_000_000_000);
+        Span { issued_at: then, expires_at: then, deadline: then }
+    };
+
+    fn resumed(onces: &[(&str, &str)]) -> Onces {
+        Onces::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), SPAN)
+    }
+
+    #[test]
+    fn attempts_travel_before_the_value_and_are_met_in_order_in_every_run() {
+        let onces = resumed(&[]);
+        for words in ["one", "two"] {
+            onces.known().fail("charge", &FlowError::failed(words), &Limits::default());
+        }
+        assert_eq!(onces.known().meet_failure("charge"), None, "both were made in this run");
+        onces.known().values.insert("charge".to_owned(), "7".to_owned());
+        let travels = onces.recorded();
+        let written = [
+            ("charge", r#"!{"failure":{"Failed":"one"}}"#),
+            ("charge", r#"!{"failure":{"Failed":"two"}}"#),
+            ("charge", "7"),
+        ];
+        assert_eq!(travels, written.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let next = resumed(&written);
+        for _ in 0..2 {
+            for words in ["one", "two"] {
+                assert_eq!(next.known().meet_failure("charge"), Some(RecordedFailure::Failed(words.to_owned())));
+            }
+            assert_eq!(next.known().meet_failure("charge"), None);
+            next.called_again();
+        }
+        assert_eq!(next.recorded(), travels, "and again in the round after");
+    }
+
+    #[test]
+    fn what_failed_in_a_step_is_behind_when_that_step_is_passed() {
+        let onces = resumed(&[
+            ("charge", r#"!{"step":"a","failure":{"Failed":"one"}}"#),
+            ("charge", r#"!{"step":"b","failure":{"Failed":"two"}}"#),
+        ]);
+        onces.pass_step("b");
+        assert_eq!(
+            onces.known().meet_failure("charge"),
+            Some(RecordedFailure::Failed("one".to_owned())),
+            "`a` comes first"
+        );
+        onces.called_again();
+        onces.pass_step("a");
+        assert_eq!(onces.known().meet_failure("charge"), Some(RecordedFailure::Failed("two".to_owned())));
+        onces.called_again();
+        onces.pass_step("a");
+        onces.pass_step("b");
+        assert_eq!(onces.known().meet_failure("charge"), None);
+    }
+
+    /// As an instance from before attempts were recorded reads one, and this one a failure of a later kind.
+    #[test]
+    fn an_attempt_that_is_not_known_is_a_value_that_cannot_be_read() {
+        let attempt = r#"!{"failure":{"Novel":1}}"#;
+        assert!(matches!(read::<serde_json::Value>("charge", attempt), Err(FlowError::StateUnreadable(_))));
+        let onces = resumed(&[("charge", attempt), ("charge", "7")]);
+        assert_eq!(onces.known().values.get("charge").map(String::as_str), Some(attempt), "it hides the value");
+        assert_eq!(onces.known().meet_failure("charge"), None);
+    }
 }

@@ -38,7 +38,7 @@ pub struct Inspected {
     pub waits: bool,
     /// The answers of earlier rounds: the content as JSON, or how it was refused.
     pub settled: Vec<(String, Result<String, &'static str>)>,
-    /// The effects that have happened, by name, with their values as JSON.
+    /// The effects that have happened, by name, with their values as JSON; an attempt that failed as `!` and its failure as JSON.
     pub onces: Vec<(String, String)>,
     /// What a durable handler has been through, an entry each.
     pub journal: Vec<String>,

@@ -24,6 +24,7 @@ use crate::{
     clock::BoxFuture,
     error::FlowError,
     flow::{
+        failure::RecordedFailure,
         frame::Question,
         journal::{Entry, Journal, Operation},
         once,
@@ -127,8 +128,12 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.try_once(name, async move |server: &S, key: &str| Ok::<_, FlowError>(effect(server, key).await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
-    /// same name, and keeps its key.
+    /// As [`once`](Self::once), for an effect that may fail. A failure is recorded like a value: whenever the handler is run again,
+    /// this call fails in the same way and the effect does not run. The next call under the same name is another attempt, with the
+    /// same key.
+    ///
+    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be recorded. After any other error, and after one
+    /// that is larger than an entry may be, the handler may end but not ask: a question fails with [`FlowError::Unrecorded`].
     ///
     /// # Errors
     ///
@@ -139,20 +144,34 @@ impl<S: Send + Sync + 'static> Durable<S> {
         effect: impl AsyncFnOnce(&S, &str) -> Result<T, E>,
     ) -> Result<T, FlowError> {
         let operation = self.journal().begin()?;
+        // Whatever the journal has: it is the same on every leg, and no entry.
+        self.view.unused_once(name)?;
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
-        if let Some(Entry::Once { value, .. }) = operation.recorded(&wanted)?.as_deref() {
-            self.view.met_once(name)?;
-            return once::read(name, value);
+        match operation.recorded(&wanted)?.as_deref() {
+            Some(Entry::Once { value, .. }) => {
+                self.view.met_once(name);
+                return once::read(name, value);
+            }
+            Some(Entry::Failed { failure, .. }) => return Err(failure.clone().into()),
+            _ => operation.reserve_effect(&wanted)?,
         }
-        operation.reserve_effect(name)?;
         let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
         let had = self.view.once(name, async || effect(&self.server, &key).await).await;
-        let json = match &had {
-            Ok(value) => serde_json::to_string(value).map_err(FlowError::State)?,
-            Err(_) if self.view.has_lost(name) => once::LOST.to_owned(),
-            Err(_) => return had,
-        };
-        operation.record(Entry::Once { name: name.to_owned(), value: json })?;
+        match &had {
+            Ok(value) => {
+                let value = serde_json::to_string(value).map_err(FlowError::State)?;
+                operation.record(Entry::Once { name: name.to_owned(), value })?;
+            }
+            Err(_) if self.view.has_lost(name) => {
+                operation.record(Entry::Once { name: name.to_owned(), value: once::LOST.to_owned() })?;
+            }
+            // The handler may go on from here, and a later leg meets the same failure. What cannot be written is noted, and then
+            // nothing is asked after it; the handler gets the failure itself in any case.
+            Err(failed) => match RecordedFailure::of(failed) {
+                Some(failure) => drop(operation.record(Entry::Failed { name: name.to_owned(), failure })),
+                None => operation.unrecorded_failure(&wanted, RecordedFailure::unfit(failed)),
+            },
+        }
         had
     }
 
@@ -216,7 +235,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         if operation.recorded(&Entry::Checkpoint)?.is_some() {
             return Ok(());
         }
-        operation.reserve()?;
+        operation.reserve(&Entry::Checkpoint)?;
         let frame = &self.view.frame;
         // A client of the legacy era has nothing to come back with, and its call is one leg.
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
@@ -452,7 +471,7 @@ impl<T: Send + 'static> Asking<T> {
                     let received = match operation.arrived(key, digest) {
                         Some(received) => Ok(received),
                         None => {
-                            operation.reserve()?;
+                            operation.reserve(&wanted)?;
                             let words = reworded.take().unwrap_or_else(|| message.clone());
                             // The same on every leg, and another for another page.
                             let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);

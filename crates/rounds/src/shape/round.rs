@@ -187,9 +187,30 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail. One that failed has not happened: it may be tried again under the
-    /// same name, in this leg or a later one, and keeps its [key](Self::once_key); but for one that a first leg left to a task, of which no
-    /// later leg can know how it ended.
+    /// As [`once`](Self::once), for an effect that may fail. A failure that the handler goes on from is kept like a value: when the
+    /// handler runs again, the first call under a name gives what the first attempt came to, the second call what the second
+    /// attempt came to, and so on. A call beyond those is another attempt, with the same [key](Self::once_key):
+    ///
+    /// ```
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rounds::{FlowError, Given, Round, text};
+    /// # async fn charge(key: String) -> Result<String, FlowError> { Ok(key) }
+    /// # async fn handler(round: Round) -> Result<CallToolResponse, FlowError> {
+    /// let attempt = || round.try_once("charge", async || charge(round.once_key("charge")).await);
+    /// let receipt = match attempt().await {
+    ///     Ok(receipt) => receipt,
+    ///     Err(failed) => match round.given::<bool>("again") {
+    ///         Given::Missing | Given::Invalid(_) => return round.ask_form::<bool>("again", format!("{failed}. Try again?")),
+    ///         Given::Accepted(true) => attempt().await?,
+    ///         _ => return Ok(text("Not paid.")),
+    ///     },
+    /// };
+    /// # Ok(text(receipt)) }
+    /// ```
+    ///
+    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be kept. After any other error, after one that is
+    /// larger than a value may be, and after an attempt that was dropped before it ended, as by a timeout around it, the handler
+    /// may end but not ask: that fails with [`FlowError::Unrecorded`].
     ///
     /// # Errors
     ///
@@ -376,12 +397,16 @@ impl<R: From<InputRequiredResult>> Asks<R> {
     /// # Errors
     ///
     /// [`FlowError::Unaskable`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
-    /// [`FlowError::NothingAsked`], and [`FlowError::State`] when the state cannot be written. What the client cannot
-    /// answer, what is too much and what is too large is found after the handler has returned.
+    /// [`FlowError::NothingAsked`], [`FlowError::State`] when the state cannot be written, and [`FlowError::Unrecorded`] when the next
+    /// run could not know how an effect of this one ended. What the client cannot answer, what is too much and what is too large
+    /// is found after the handler has returned.
     pub fn send(self) -> Result<R, FlowError> {
         let requests = self.requests?;
         if requests.is_empty() && self.state.is_none() {
             return Err(FlowError::NothingAsked);
+        }
+        if let Some(error) = self.round.view.frame.onces.cannot_ask() {
+            return Err(error);
         }
         let requests = (!requests.is_empty()).then_some(requests);
         Ok(InputRequiredResult::new(requests, self.state).into())

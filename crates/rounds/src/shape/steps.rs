@@ -313,7 +313,9 @@ impl<S, P> Step<S, P> {
         self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail, as [`Round::try_once`](crate::Round::try_once) does.
+    /// As [`once`](Self::once), for an effect that may fail, as [`Round::try_once`](crate::Round::try_once) does. What failed in a step
+    /// fails in the same way when that step runs again. Once the step has its value, the next call under the same name, in a
+    /// later step or in the finish, is another attempt.
     ///
     /// # Errors
     ///
@@ -341,6 +343,7 @@ impl<S, P> Step<S, P> {
             (answers.known(name).map(str::to_owned), answers.to_posed(name))
         };
         if let Some(json) = known {
+            self.view.frame.onces.pass_step(name);
             // A list of one or none, so that a value whose JSON is `null` is not taken for a step that was skipped.
             let mut kept: Vec<T> = serde_json::from_str(&json).map_err(FlowError::StateUnreadable)?;
             return Ok(kept.pop());
@@ -348,6 +351,7 @@ impl<S, P> Step<S, P> {
         if let Some((kind, Received::Accepted(content))) = &answered
             && let Ok(value) = read::<T>(name, *kind, content)
         {
+            self.view.frame.onces.pass_step(name);
             return Ok(Some(value));
         }
         let refused = match answered {
@@ -357,13 +361,16 @@ impl<S, P> Step<S, P> {
         };
         if let Some(how) = refused {
             // What was asked is only to be named: a no is a no, also where the step comes to something else by now, or fails.
-            let posed = pose().await.ok().flatten();
+            let posed = self.in_step(name, pose()).await.ok().flatten();
             let question = posed.as_ref().and_then(Posed::message).unwrap_or(name).to_owned();
             return Err(Halt::Refused { step: name.to_owned(), question, how });
         }
-        let posed = pose().await?.map(|posed| posed.key(name));
+        let posed = self.in_step(name, pose()).await?.map(|posed| posed.key(name));
         let value = match posed.map(|posed| posed.settle(&self.view, false)).transpose()? {
             Some(Settled::Asks(key, request)) => {
+                if let Some(error) = self.view.frame.onces.cannot_ask() {
+                    return Err(Halt::Failed(error));
+                }
                 let requests = InputRequests::from([(key, *request)]);
                 return Err(Halt::Asks(InputRequiredResult::from_input_requests(requests)));
             }
@@ -373,6 +380,15 @@ impl<S, P> Step<S, P> {
         let json = serde_json::to_string(value.as_slice()).map_err(FlowError::State)?;
         self.view.frame.answers().keep(name, json);
         Ok(value)
+    }
+
+    /// Runs a step. What fails in it is behind the flow as soon as the step has its value, and is not met by what comes after it.
+    async fn in_step<T>(&self, name: &str, step: impl Future<Output = T>) -> T {
+        let onces = &self.view.frame.onces;
+        onces.enter_step(Some(name));
+        let came_to = step.await;
+        onces.enter_step(None);
+        came_to
     }
 }
 

@@ -6,6 +6,7 @@ mod cancel;
 mod common;
 mod errors;
 mod events;
+mod failures;
 mod gate;
 mod guard;
 mod hostile;

@@ -8,7 +8,7 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},
     service::RequestContext,
 };
-use rounds::{Durable, FlowError, Refusal, Rounds, durable, test::Client};
+use rounds::{Durable, FlowError, Rounds, durable, test::Client};
 use serde_json::json;
 
 use super::{Airline, Fleet, Trip};
@@ -253,8 +253,8 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_as_by_any_other_tool() 
 }
 
 #[tokio::test]
-async fn a_failure_that_decides_the_way_is_a_value_and_one_that_is_looked_away_from_diverges() {
-    async fn looks_away(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+async fn a_failure_decides_the_way_whether_it_is_a_value_or_an_error() {
+    async fn catches(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         let charged = flow.try_once("charge", async |_, _| Err::<(), _>(FlowError::failed("the bank is closed"))).await;
         let waits = charged.is_err() && flow.confirm("Wait for the bank?").await?;
         flow.once("note", async |airline, _| airline.world.have("note")).await?;
@@ -271,11 +271,11 @@ async fn a_failure_that_decides_the_way_is_a_value_and_one_that_is_looked_away_f
     }
     let fleet = Fleet::new();
     let yes = || json!({"confirm": true});
-    let client = fleet.instance(durable("book", "", looks_away)).await;
-    let asked = client.call("book", json!({"to": "Rome"})).await.asked().accept("confirm", yes()).send(&client).await;
-    asked.asked().accept("confirm", yes()).send(&client).await.frozen();
-    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
-    let client = fleet.instance(durable("book", "", looks)).await;
-    let asked = client.call("book", json!({"to": "Rome"})).await.asked().accept("confirm", yes()).send(&client).await;
-    assert_eq!(asked.asked().accept("confirm", yes()).send(&client).await.text(), "true");
+    for route in [durable("book", "", catches), durable("book", "", looks)] {
+        let client = fleet.instance(route).await;
+        let asked = client.call("book", json!({"to": "Rome"})).await.asked();
+        let asked = asked.accept("confirm", yes()).send(&client).await.asked();
+        assert_eq!(asked.accept("confirm", yes()).send(&client).await.text(), "true");
+    }
+    assert_eq!(fleet.events.refusals(), []);
 }

@@ -252,3 +252,97 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
     assert_eq!(leg.finish().await.text(), r#"Rome: Flex 20 Some("12A") true"#);
     assert_eq!((stage.counted("price"), stage.counted("finish")), (1, 1));
 }
+
+/// A charge that fails at first, a question whether to try again, and a finish that does.
+fn pay() -> ToolRoute<Shop> {
+    async fn charge(step: &rounds::Step<Shop, Trip>) -> Result<String, FlowError> {
+        let attempt = async || {
+            step.server().count("charge");
+            step.server().count(&step.once_key("charge"));
+            match step.server().price() {
+                0 => Err(FlowError::failed("the bank is closed")),
+                price => Ok(format!("paid {price}")),
+            }
+        };
+        step.try_once("charge", attempt).await
+    }
+    Steps::<Shop, Trip>::new("pay", "Pays for a trip")
+        .step("again", async |step, ()| match charge(&step).await {
+            Ok(_) => Ok(Posed::known(true)),
+            Err(failed) => Ok(Posed::form(format!("{failed}. Try again?"))),
+        })
+        .step("sure", async |_, (_again,): (bool,)| Ok(Posed::form("Sure?")))
+        .finish(
+            async |step, (again, _sure): (bool, bool)| {
+                if again { charge(&step).await } else { Ok("not paid".to_owned()) }
+            },
+        )
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_no_after_a_charge_that_failed_in_a_step_is_a_no() {
+    let yes = |key: &str| json!({key: true});
+    for again in [json!({"action": "decline"}), json!({"action": "cancel"}), accept(json!({"again": false}))] {
+        let stage = Stage::of_route(pay());
+        let client = stage.modern().await;
+        let asked = client.call("pay", json!({"to": "Rome"})).await.asked();
+        assert_eq!(asked.message("again"), "the bank is closed. Try again?");
+        stage.server.handler().set_price(10);
+        let mut leg = asked.retry().respond("again", again.clone()).send(&client).await;
+        if again["action"] == "accept" {
+            leg = leg.asked().accept("sure", yes("sure")).send(&client).await;
+            assert_eq!(leg.text(), "not paid");
+        } else {
+            assert!(leg.text().ends_with("the bank is closed. Try again?"), "{}", leg.text());
+        }
+        assert_eq!(stage.counted("charge"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_yes_after_a_charge_that_failed_in_a_step_is_one_more_attempt_with_the_same_key() {
+    let stage = Stage::of_route(pay());
+    let client = stage.modern().await;
+    let asked = client.call("pay", json!({"to": "Rome"})).await.asked();
+    stage.server.handler().set_price(10);
+    // An answer that does not fit has the step run again, and its charge fail as it did.
+    let asked = asked.accept("again", json!({"again": "maybe"})).send(&client).await.asked();
+    assert_eq!(stage.counted("charge"), 1);
+    let sure = asked.accept("again", json!({"again": true})).send(&client).await.asked();
+    assert_eq!(stage.counted("charge"), 1, "the finish is not reached yet");
+    let done = sure.accept("sure", json!({"sure": true}));
+    for _ in 0..2 {
+        assert_eq!(done.send(&client).await.text(), "paid 10");
+    }
+    assert_eq!(stage.counted("charge"), 2);
+    assert_eq!(stage.server.handler().counts.lock().unwrap().len(), 2, "one key for both");
+}
+
+#[tokio::test]
+async fn a_charge_that_succeeds_in_a_step_is_not_made_again_in_the_finish() {
+    let stage = Stage::of_route(pay());
+    stage.server.handler().set_price(7);
+    let client = stage.modern().await;
+    let sure = client.call("pay", json!({"to": "Rome"})).await.asked();
+    assert_eq!(sure.keys(), ["sure"]);
+    assert_eq!(sure.accept("sure", json!({"sure": true})).send(&client).await.text(), "paid 7");
+    assert_eq!(stage.counted("charge"), 1);
+}
+
+#[tokio::test]
+async fn a_step_after_what_cannot_be_recorded_is_not_asked() {
+    let route = Steps::<Shop, Trip>::new("pay", "Pays for a trip")
+        .step("again", async |step, ()| {
+            let odd = async || Err::<(), _>(FlowError::NoBackChannel);
+            let _ = step.try_once("charge", odd).await;
+            Ok(Posed::<bool>::form("Try again?"))
+        })
+        .finish(async |_, _: (bool,)| Ok("paid".to_owned()))
+        .build()
+        .unwrap();
+    let leg = Stage::of_route(route).modern().await.call("pay", json!({"to": "Rome"})).await;
+    let told = leg.error()["message"].as_str().unwrap();
+    assert!(told.starts_with("nothing can be asked after the effect `charge`"), "{told}");
+}
