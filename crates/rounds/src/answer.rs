@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     check::Problem,
     error::FlowError,
+    flow::weight,
     seal::{
         digest::Fingerprint,
         envelope::{Asked, Kind, Posed, Posing, Settled},
@@ -88,6 +89,17 @@ enum Held {
     Unsolicited(Value),
 }
 
+impl Held {
+    /// What its content takes of memory, about.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Asked(_, Received::Accepted(content)) => weight::of(content),
+            Self::Unsolicited(raw) => weight::of(raw),
+            _ => 0,
+        }
+    }
+}
+
 impl Answers {
     /// The answers of a leg that goes on with a flow: those of earlier rounds, then those to what was just asked.
     /// Everything else that was sent is ignored.
@@ -128,10 +140,23 @@ impl Answers {
         self.posing = self.posing();
         self.posed_now.clear();
         self.taken.clear();
-        self.held.retain(|(_, held)| !matches!(held, Held::Unsolicited(_)));
+        self.forget_unsolicited();
         for (key, kind, received) in received {
             self.hold(key, Held::Asked(kind, received));
         }
+    }
+
+    /// Forgets what came uninvited.
+    pub(crate) fn forget_unsolicited(&mut self) {
+        self.held.retain(|(_, held)| !matches!(held, Held::Unsolicited(_)));
+    }
+
+    /// What these take of memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let held = self.held.iter().map(|(key, held)| key.len() + size_of_val(held) + held.bytes());
+        let known = self.posing.known.iter().map(|(step, json)| step.len() + json.len());
+        let posed = self.posing.posed.iter().map(|posed| posed.key.len() + size_of_val(posed));
+        held.chain(known).chain(posed).sum()
     }
 
     /// The latest answer to a question is the one that counts.

@@ -69,10 +69,21 @@ pub enum FlowError {
     /// A client of the legacy era was asked over the live connection, and answered with an error.
     #[error("the client could not ask: {0}")]
     ClientFailed(#[source] Box<rmcp::ServiceError>),
-    /// As many handlers are waiting for an answer as may, in all or for this principal.
-    #[error("{limit} calls are waiting for an answer already, as many as may: answer one of them, or try again later")]
+    /// As many handlers are waiting for an answer as may: in all, for this principal, or for callers without one.
+    #[error(
+        "too many calls are waiting for an answer (limit {limit}); answer or cancel one, or raise `Limits::with_frames`"
+    )]
     TooManyFrames {
         /// How many may be waiting.
+        limit: usize,
+    },
+    /// The handlers that wait for an answer take as much memory as they may: in all, for this principal, or for callers without one.
+    #[error(
+        "the calls that wait for an answer take too much memory (limit {limit} bytes); answer or cancel one, send less with a \
+         call, or raise `Limits::with_frame_bytes`"
+    )]
+    TooManyFrameBytes {
+        /// How many bytes they may take.
         limit: usize,
     },
     /// The flow is over, so nobody is there to be asked. A task that outlives its handler meets this.
@@ -267,6 +278,7 @@ impl FlowError {
             Self::Failed(_)
             | Self::ClientFailed(_)
             | Self::TooManyFrames { .. }
+            | Self::TooManyFrameBytes { .. }
             | Self::DeadlinePassed
             | Self::TooManyRounds { .. }
             | Self::TooManyAsks { .. }
@@ -413,6 +425,7 @@ mod tests {
             (FlowError::NoBackChannel, -32600, Null, true),
             (FlowError::ClientFailed(Box::new(rmcp::ServiceError::TransportClosed)), -32603, Null, true),
             (FlowError::TooManyFrames { limit: 1 }, -32603, Null, true),
+            (FlowError::TooManyFrameBytes { limit: 1 }, -32603, Null, true),
             (FlowError::FlowEnded, -32603, Null, false),
             (FlowError::DeadlinePassed, -32603, Null, true),
             (FlowError::MissingCapability { required }, -32021, lacking, false),

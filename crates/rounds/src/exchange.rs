@@ -25,6 +25,8 @@ pub(crate) trait Exchange: Clone + Send + Sync + Sized + 'static {
 
     fn target(&self) -> &str;
     fn arguments(&self) -> Option<&JsonObject>;
+    /// Where its arguments are, if it can have some.
+    fn arguments_mut(&mut self) -> Option<&mut Option<JsonObject>>;
     fn answers(&mut self) -> &mut Option<InputResponses>;
     fn state(&mut self) -> &mut Option<String>;
     fn call<H: ServerHandler>(
@@ -87,7 +89,7 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
 }
 
 macro_rules! exchange {
-    ($request:ty, $response:ty, $method:expr, $call:ident, $target:ident, |$this:ident| $arguments:expr) => {
+    ($request:ty, $response:ty, $method:expr, $call:ident, $target:ident, $(.$arguments:ident)?) => {
         impl Exchange for $request {
             const METHOD: Method = $method;
             type Response = $response;
@@ -97,8 +99,11 @@ macro_rules! exchange {
             }
 
             fn arguments(&self) -> Option<&JsonObject> {
-                let $this = self;
-                $arguments
+                None$(.or(self.$arguments.as_ref()))?
+            }
+
+            fn arguments_mut(&mut self) -> Option<&mut Option<JsonObject>> {
+                None$(.or(Some(&mut self.$arguments)))?
             }
 
             fn answers(&mut self) -> &mut Option<InputResponses> {
@@ -120,9 +125,9 @@ macro_rules! exchange {
     };
 }
 
-exchange!(CallToolRequestParams, CallToolResponse, Method::Tool, call_tool, name, |this| this.arguments.as_ref());
-exchange!(GetPromptRequestParams, GetPromptResponse, Method::Prompt, get_prompt, name, |this| this.arguments.as_ref());
-exchange!(ReadResourceRequestParams, ReadResourceResponse, Method::Resource, read_resource, uri, |_this| None);
+exchange!(CallToolRequestParams, CallToolResponse, Method::Tool, call_tool, name, .arguments);
+exchange!(GetPromptRequestParams, GetPromptResponse, Method::Prompt, get_prompt, name, .arguments);
+exchange!(ReadResourceRequestParams, ReadResourceResponse, Method::Resource, read_resource, uri,);
 
 /// What every response has in common, written once: it is complete, or it asks.
 macro_rules! outcomes {

@@ -28,8 +28,16 @@ pub struct Limits {
     /// How many handlers may be waiting for an answer, in all: 10,000. Those are the ones with an [`Ask`](crate::Ask), between legs,
     /// and all whose question was pushed to a client of the legacy era.
     pub frames: usize,
-    /// How many handlers may be waiting for one principal: 100. Those who are nobody in particular share the limit above.
+    /// How many handlers may be waiting for one principal: 100. Callers without a principal share one half of the limit above where the
+    /// server [identifies principals](crate::RoundsBuilder::principal), and all of it elsewhere.
     pub frames_per_principal: usize,
+    /// How many bytes the handlers that wait may take, in all: 256 MiB. What counts is what the library keeps for each of them: the
+    /// handler's future, its arguments as JSON text, its questions, answers and effects, and what the client sent in `_meta` and in
+    /// headers if the handler keeps its `RequestContext`. What the handler has on the heap does not count.
+    pub frame_bytes: usize,
+    /// How many bytes the handlers that wait for one principal may take: 32 MiB. Callers without a principal share one half of the limit
+    /// above, or all of it, as with [`frames_per_principal`](Self::frames_per_principal).
+    pub frame_bytes_per_principal: usize,
     /// How long a token may be, in bytes: 64 KiB. It has to have room for [`once_bytes`](Self::once_bytes) where there are effects.
     pub token_bytes: usize,
     /// How large a state may be that [spills](crate::RoundsBuilder::spill) into the ledger, in bytes: 1 MiB.
@@ -56,6 +64,8 @@ impl Default for Limits {
             reasks: 3,
             frames: 10_000,
             frames_per_principal: 100,
+            frame_bytes: 256 * 1024 * 1024,
+            frame_bytes_per_principal: 32 * 1024 * 1024,
             token_bytes: 64 * 1024,
             spill_bytes: 1024 * 1024,
             spills: false,
@@ -103,6 +113,13 @@ impl Limits {
     pub fn with_frames(mut self, frames: usize, per_principal: usize) -> Self {
         self.frames = frames;
         self.frames_per_principal = per_principal;
+        self
+    }
+
+    /// Sets how many bytes the handlers that wait may take, in all and for one principal.
+    pub fn with_frame_bytes(mut self, bytes: usize, per_principal: usize) -> Self {
+        self.frame_bytes = bytes;
+        self.frame_bytes_per_principal = per_principal;
         self
     }
 

@@ -20,7 +20,7 @@ use rmcp::{
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
     error::FlowError,
-    flow::{frame::Frames, leg, route::Routes},
+    flow::{frames::Frames, leg, route::Routes},
     gate::Era,
     handlers::Handlers,
     ledger::{Ledger, MemoryLedger},
@@ -81,6 +81,7 @@ impl<H: ServerHandler> Rounds<H> {
             keys: None,
             audience: None,
             identify: Box::new(Principal::from_request),
+            identifies: false,
             round_lifetime: Duration::from_secs(10 * 60),
             flow_deadline: Duration::from_secs(60 * 60),
             limits: Limits::default(),
@@ -133,6 +134,11 @@ impl<H: ServerHandler> Rounds<H> {
     /// flight whose question was pushed to a client of the legacy era.
     pub fn waiting(&self) -> usize {
         self.core.frames.count()
+    }
+
+    /// How many bytes the [handlers that wait](Self::waiting) take, as they count against [`Limits::frame_bytes`].
+    pub fn waiting_bytes(&self) -> usize {
+        self.core.frames.bytes()
     }
 
     /// For how long the oldest of the [handlers](Self::waiting) that are kept between legs has been waiting for its answer; none when none
@@ -226,6 +232,7 @@ pub struct RoundsBuilder<H> {
     keys: Option<KeyRing>,
     audience: Option<String>,
     identify: Box<dyn Identify>,
+    identifies: bool,
     round_lifetime: Duration,
     flow_deadline: Duration,
     limits: Limits,
@@ -299,8 +306,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     }
 
     /// Says how to tell whose request it is. By default a [`Principal`] that middleware put into the request.
+    ///
+    /// A server that was told so identifies principals; one that was not does from the first request on that has one. Callers without
+    /// one then share at most one half of each of the [limits](Limits) that hold for all callers, and leave the other half to
+    /// principals.
     pub fn principal(mut self, identify: impl Identify) -> Self {
         self.identify = Box::new(identify);
+        self.identifies = true;
         self
     }
 
@@ -430,6 +442,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             keys: RwLock::new(derive(&keys, self.audience.as_deref())?),
             audience: self.audience,
             identify: self.identify,
+            identifies: AtomicBool::new(self.identifies),
             round_lifetime: self.round_lifetime,
             flow_deadline: self.flow_deadline,
             limits: self.limits,
@@ -520,6 +533,8 @@ pub(crate) struct Core {
     keys: RwLock<Keys>,
     audience: Option<String>,
     identify: Box<dyn Identify>,
+    /// Whether principals are told apart here: it was set up, or there was one.
+    identifies: AtomicBool,
     pub(crate) round_lifetime: Duration,
     pub(crate) flow_deadline: Duration,
     pub(crate) limits: Limits,
@@ -582,7 +597,16 @@ impl Core {
     }
 
     pub(crate) fn identify(&self, context: &RequestContext<RoleServer>) -> Option<Principal> {
-        self.identify.identify(context)
+        let principal = self.identify.identify(context);
+        if principal.is_some() && !self.identifies_principals() {
+            self.identifies.store(true, Ordering::Relaxed);
+        }
+        principal
+    }
+
+    /// Whether principals are told apart here, so that callers without one get no more than half of what there is for all.
+    pub(crate) fn identifies_principals(&self) -> bool {
+        self.identifies.load(Ordering::Relaxed)
     }
 
     /// Whether nobody may be asked as long as it is not known who they are.

@@ -8,6 +8,7 @@ use rmcp::{
     model::{ElicitRequestParams, InputRequest, InputRequests, InputResponses},
     service::RequestContext,
 };
+use serde::de::DeserializeOwned;
 
 use crate::{
     answer::Received,
@@ -29,14 +30,14 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
     mut context: RequestContext<RoleServer>,
 ) -> Result<X::Response, ErrorData> {
     let frame = view.frame.clone();
+    let spare = Spare::of(&mut request, &mut context);
     loop {
         view.put(&mut context);
         frame.event(view.round.number, &Station::Started);
         // What this run of the handler starts learns when it is over, as it does where a run is a leg.
-        let mut context = context.clone();
-        context.ct = context.ct.child_token();
+        context.ct = spare.context.ct.child_token();
         let over = context.ct.clone().drop_guard();
-        let returned = request.clone().call(handler, context).await;
+        let returned = request.call(handler, context).await;
         drop(over);
         let (returned, declared) = frame.came_to(view.round.number, returned);
         let asks = match returned?.into_asks() {
@@ -59,14 +60,58 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
             Ok(received) => received,
             Err(error) => return Ok(X::Response::failed(error)?),
         };
+        (request, context) = spare.again(frame.arguments.as_deref());
         *request.answers() = Some(raw(&received));
         *request.state() = asks.request_state.clone();
         frame.answers().receive(received);
         frame.onces.called_again();
         let round = view.round.next();
         let (peer, server) = (view.peer, view.server.clone());
-        view = Arc::new(View { round, peer, state: asks.request_state, solicited: true, server, frame: frame.clone() });
+        view = View::new(round, peer, asks.request_state, true, server, frame.clone());
     }
+}
+
+/// What it takes to call the handler again. It is kept while a person thinks, and so without the trees that the client chose the
+/// size of.
+struct Spare<X> {
+    /// Without arguments, which the frame has, and without answers, which are others each time.
+    request: X,
+    /// Without `_meta`.
+    context: RequestContext<RoleServer>,
+    /// `_meta`, as JSON text.
+    meta: Option<Box<str>>,
+}
+
+impl<X: Exchange> Spare<X> {
+    fn of(request: &mut X, context: &mut RequestContext<RoleServer>) -> Self {
+        let (arguments, answers) = (request.arguments_mut().and_then(Option::take), request.answers().take());
+        let meta = std::mem::take(&mut context.meta);
+        let spare = Self {
+            request: request.clone(),
+            context: context.clone(),
+            meta: serde_json::to_string(&meta).ok().filter(|_| !meta.is_empty()).map(String::into_boxed_str),
+        };
+        if let Some(place) = request.arguments_mut() {
+            *place = arguments;
+        }
+        *request.answers() = answers;
+        context.meta = meta;
+        spare
+    }
+
+    fn again(&self, arguments: Option<&str>) -> (X, RequestContext<RoleServer>) {
+        let (mut request, mut context) = (self.request.clone(), self.context.clone());
+        if let Some(place) = request.arguments_mut() {
+            *place = arguments.and_then(read);
+        }
+        context.meta = self.meta.as_deref().and_then(read).unwrap_or_default();
+        (request, context)
+    }
+}
+
+/// Reads what was JSON before it was text.
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok()
 }
 
 /// Asks these together, and waits for all.

@@ -3,15 +3,17 @@
 //! [`Frame`] is what the handler's questions, the legs and the driver share. [`Driver`] owns the future and is the only one
 //! to poll it: in the task of the leg that has it, and between legs in a task that lasts for one poll, whenever something
 //! wakes it, so that timers, locks and `select!` behave as everywhere else. The frame is the waker of all of it: it knows who
-//! has the driver. [`Frames`] finds a frame by its flow.
+//! has the driver. [`Frames`](super::frames::Frames) finds a frame by its flow.
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
     convert::Infallible,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -27,6 +29,7 @@ use rmcp::{
 use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
 
 use super::{
+    frames::Slot,
     journal::{Fault, Journal},
     link::Link,
     once::Onces,
@@ -56,14 +59,18 @@ pub(crate) struct Frame {
     method: Method,
     target: Box<str>,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
-    pub(crate) arguments: Option<String>,
+    pub(crate) arguments: Option<Box<str>>,
     /// What the handler was given when it was called. It may still ask on its own account after it has waited.
     answers: Mutex<Answers>,
     /// What came of the questions that the handler declares, when its own code was not run for them.
     declared: Mutex<Option<Box<Declared>>>,
     /// The effects that have happened in this flow.
     pub(crate) onces: Onces,
-    principal: Option<Digest>,
+    pub(super) principal: Option<Digest>,
+    /// What the context that the handler was called with takes.
+    context_bytes: usize,
+    /// How many views of a leg there are. Without one, nothing is left of the context, which has one.
+    views: AtomicU32,
     /// Whether nobody may be asked, as nobody is signed in.
     asks_nobody: bool,
     /// What a durable handler has been through. A frame with one is not kept between legs.
@@ -77,6 +84,8 @@ pub(crate) struct Call<'a> {
     pub(crate) target: &'a str,
     pub(crate) arguments: Option<&'a JsonObject>,
     pub(crate) principal: Option<Digest>,
+    /// What its context takes of memory, about.
+    pub(crate) context_bytes: usize,
     pub(crate) answers: Answers,
     pub(crate) onces: Onces,
 }
@@ -167,6 +176,15 @@ impl Open {
             _ => serde_json::to_string(&request).ok().map(|text| Sent::Text(text.into())),
         };
         Some((self.question.key.clone(), request))
+    }
+
+    /// What is counted for it while it waits.
+    fn bytes(&self) -> usize {
+        let sent = match &self.sent {
+            Some(Sent::Form(_, text) | Sent::Text(text)) => text.len(),
+            None => 0,
+        };
+        size_of::<Self>() + self.question.key.len() + self.question.message.len() + sent
     }
 
     /// It was sent, and no answer came: it is to be sent again.
@@ -268,11 +286,13 @@ impl Frame {
             flow,
             method: call.method,
             target: call.target.into(),
-            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()),
+            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()).map(String::into_boxed_str),
             answers: Mutex::new(call.answers),
             declared: Mutex::default(),
             onces: call.onces,
             principal: call.principal,
+            context_bytes: call.context_bytes,
+            views: AtomicU32::new(0),
             asks_nobody: call.principal.is_none() && core.requires_principal(),
             journal: OnceLock::new(),
             state: Mutex::new(state),
@@ -428,6 +448,30 @@ impl Frame {
         drop(state);
         drop(left);
         at_work
+    }
+
+    /// There is one view more, of a leg from the inside.
+    pub(super) fn is_viewed(&self) {
+        self.views.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// There is one view less.
+    pub(super) fn was_viewed(&self) {
+        self.views.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Since when it waits for a leg, if it does.
+    pub(super) fn waits_since(&self) -> Option<Timestamp> {
+        let state = self.state();
+        state.waits_since.filter(|_| state.awaited.is_some())
+    }
+
+    /// What is counted for it while it waits, beside its driver.
+    fn bytes(&self) -> usize {
+        let questions: usize = self.state().open.iter().map(Open::bytes).sum();
+        let texts = self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
+        let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
+        size_of::<Self>() + questions + texts + context + self.answers().bytes() + self.onces.bytes()
     }
 
     /// What is done when the handler asks a client of the legacy era.
@@ -831,9 +875,10 @@ impl Driver {
         if self.round >= core.limits.rounds {
             return Err(FlowError::TooManyRounds { limit: core.limits.rounds });
         }
-        if self.slot.is_none() {
-            self.slot = Some(Slot::take(&self.frame)?);
-            self.timer = Some(core.clock.sleep(core.flow_deadline));
+        let (starts, time) = (self.slot.is_none(), core.flow_deadline);
+        self.take_place()?;
+        if starts {
+            self.timer = Some(self.frame.core.clock.sleep(time));
         }
         self.round += 1;
         Ok(())
@@ -845,12 +890,26 @@ impl Driver {
         drop_handler(&self.frame, self.handler.take())
     }
 
-    /// Takes a place among the handlers that wait, if there is one left.
+    /// Takes a place among the handlers that wait, if there is one left, with room for what is kept of this one.
     pub(crate) fn take_place(&mut self) -> Result<(), FlowError> {
-        if self.slot.is_none() {
-            self.slot = Some(Slot::take(&self.frame)?);
+        // They were there for the leg that they came with.
+        self.frame.answers().forget_unsolicited();
+        let bytes = self.bytes();
+        match &mut self.slot {
+            Some(slot) => slot.resize(bytes),
+            None => {
+                self.slot = Some(Slot::take(&self.frame, bytes)?);
+                Ok(())
+            }
         }
-        Ok(())
+    }
+
+    /// What is counted for it while it waits: what the library keeps, with the handler's future and without what that has on the
+    /// heap.
+    fn bytes(&self) -> usize {
+        let futures = self.handler.iter().map(|handler| size_of_val(&**handler));
+        let pushes = self.pushes.iter().map(|(_, push)| size_of_val(&**push));
+        futures.chain(pushes).fold(size_of::<Self>() + self.frame.bytes(), |bytes, future| bytes + future)
     }
 
     /// Waits for the next leg, and no longer than until its round is over.
@@ -960,86 +1019,4 @@ enum Looked {
     /// Something changed: poll again.
     Again,
     Asked(Round),
-}
-
-/// The frames of this process, by their flow.
-#[derive(Default)]
-pub(crate) struct Frames {
-    parked: Mutex<Parked>,
-}
-
-#[derive(Default)]
-struct Parked {
-    frames: HashMap<FlowId, Arc<Frame>>,
-    per_principal: HashMap<Digest, usize>,
-}
-
-impl Frames {
-    fn parked(&self) -> MutexGuard<'_, Parked> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn find(&self, flow: FlowId) -> Option<Arc<Frame>> {
-        self.parked().frames.get(&flow).cloned()
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.parked().frames.len()
-    }
-
-    /// Since when the one that waits for the longest time waits.
-    pub(crate) fn oldest_wait(&self) -> Option<Timestamp> {
-        let frames: Vec<_> = self.parked().frames.values().cloned().collect();
-        let since = |frame: &Arc<Frame>| {
-            let state = frame.state();
-            state.waits_since.filter(|_| state.awaited.is_some())
-        };
-        frames.iter().filter_map(since).min()
-    }
-}
-
-/// A frame's place among those that may wait. Leaving it is dropping it.
-pub(crate) struct Slot {
-    frame: Arc<Frame>,
-}
-
-impl Slot {
-    /// Takes a place for this frame, if there is one left.
-    fn take(frame: &Arc<Frame>) -> Result<Self, FlowError> {
-        let limits = &frame.core.limits;
-        let mut parked = frame.core.frames.parked();
-        if parked.frames.len() >= limits.frames {
-            return Err(FlowError::TooManyFrames { limit: limits.frames });
-        }
-        if let Some(principal) = frame.principal {
-            let theirs = parked.per_principal.get(&principal).copied().unwrap_or_default();
-            if theirs >= limits.frames_per_principal {
-                return Err(FlowError::TooManyFrames { limit: limits.frames_per_principal });
-            }
-            parked.per_principal.insert(principal, theirs + 1);
-        }
-        parked.frames.insert(frame.flow, frame.clone());
-        drop(parked);
-        Ok(Self { frame: frame.clone() })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let Self { frame } = self;
-        let mut parked = frame.core.frames.parked();
-        // A leg that was overtaken in this very process leaves the frame of the one that overtook it.
-        if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
-            parked.frames.remove(&frame.flow);
-        }
-        if let Some(principal) = &frame.principal
-            && let Some(theirs) = parked.per_principal.get_mut(principal)
-        {
-            *theirs -= 1;
-            if *theirs == 0 {
-                parked.per_principal.remove(principal);
-            }
-        }
-    }
 }

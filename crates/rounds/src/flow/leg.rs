@@ -31,6 +31,7 @@ use super::{
     route::{self, Errand, Routed},
     stop::{Stop, overtaken, unavailable},
     view::{RoundId, View},
+    weight,
 };
 use crate::{
     answer::Answers,
@@ -462,11 +463,12 @@ impl<'a> Leg<'a> {
         let peer = self.peer;
         let Binding { method, target, principal, .. } = &self.binding;
         let (arguments, principal) = (request.arguments(), *principal);
-        let call = Call { method: *method, target, arguments, principal, answers, onces };
+        let context_bytes = weight::of_context(context);
+        let call = Call { method: *method, target, arguments, principal, context_bytes, answers, onces };
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
-        Arc::new(View { round: self.round, peer, state, solicited, server: handler.clone(), frame })
+        View::new(self.round, peer, state, solicited, handler.clone(), frame)
     }
 
     fn open(&mut self, state: &str) -> Result<Box<Envelope>, Refusal> {
@@ -550,6 +552,8 @@ impl<'a> Leg<'a> {
                 view.put(&mut given.1);
                 self.event(&Station::Started);
                 let (frame, round) = (view.frame.clone(), view.round.number);
+                // From here on there is one as long as the handler keeps it, or its context.
+                drop(view);
                 boxed(|| async move {
                     let _over = over;
                     let returned = call(&*handler, given).await;

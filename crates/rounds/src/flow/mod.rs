@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod failure;
 pub(crate) mod frame;
+pub(crate) mod frames;
 pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod link;
@@ -12,3 +13,4 @@ mod reply;
 pub(crate) mod route;
 mod stop;
 pub(crate) mod view;
+pub(crate) mod weight;

@@ -173,6 +173,11 @@ impl Onces {
         failed.chain(values.clone()).chain(lost).collect()
     }
 
+    /// What their values take of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.known().bytes()
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -57,11 +57,29 @@ pub(crate) struct View {
     pub(crate) frame: Arc<Frame>,
 }
 
+impl Drop for View {
+    fn drop(&mut self) {
+        self.frame.was_viewed();
+    }
+}
+
 /// How a [`View`] travels. Nobody else can put one into a request: the type cannot be named outside.
 #[derive(Clone)]
 struct Carried(Arc<View>);
 
 impl View {
+    pub(crate) fn new(
+        round: RoundId,
+        peer: Peer,
+        state: Option<String>,
+        solicited: bool,
+        server: Arc<dyn Any + Send + Sync>,
+        frame: Arc<Frame>,
+    ) -> Arc<Self> {
+        frame.is_viewed();
+        Arc::new(Self { round, peer, state, solicited, server, frame })
+    }
+
     /// Whether a handler that is called again for each round can ask: there is a way, and the client declared it.
     pub(crate) fn can(&self, kind: Kind) -> bool {
         self.reaches() && self.peer.can(kind)

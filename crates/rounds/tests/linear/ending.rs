@@ -95,7 +95,7 @@ async fn as_many_handlers_wait_as_may_and_no_more() {
     let _second = client.call("x", json!({})).await.asked();
     let third = client.call("x", json!({})).await;
     assert!(
-        third.is_tool_error() && third.text().starts_with("2 calls are waiting for an answer already"),
+        third.is_tool_error() && third.text().starts_with("too many calls are waiting for an answer (limit 2)"),
         "{}",
         third.text()
     );
@@ -117,7 +117,7 @@ async fn one_principal_cannot_take_all_the_places() {
     let client = Client::modern(stage.server.clone()).await;
     let first = client.call("x", json!({})).await.asked();
     let refused = client.call("x", json!({})).await;
-    assert!(refused.text().starts_with("1 calls are waiting"), "{}", refused.text());
+    assert!(refused.text().starts_with("too many calls are waiting for an answer (limit 1)"), "{}", refused.text());
     *who.lock().unwrap() = "bob";
     let _bobs = client.call("x", json!({})).await.asked();
     first.accept("units", json!({"units": "metric"})).send(&client).await.frozen();

@@ -221,7 +221,7 @@ async fn those_who_wait_for_a_push_take_places_too() {
     let pushed = client.pushed().await.unwrap();
     assert_eq!(stage.server.waiting(), 1);
     let second = client.call("x", json!({})).await;
-    assert!(second.text().starts_with("1 calls are waiting for an answer already"), "{}", second.text());
+    assert!(second.text().starts_with("too many calls are waiting for an answer (limit 1)"), "{}", second.text());
     pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
     assert_eq!(first.finish().await.text(), "Metric");
     assert_eq!(stage.server.waiting(), 0);

@@ -4,6 +4,7 @@
 
 mod asking;
 mod attack;
+mod budget;
 mod ending;
 mod handlers;
 mod http;
