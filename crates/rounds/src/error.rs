@@ -137,6 +137,16 @@ pub enum FlowError {
         /// What the handler came to.
         wanted: String,
     },
+    /// A durable question has another text or another form than when it was asked, so that its answer is not one to it. A warning in the
+    /// log shows both texts.
+    #[error(
+        "the question `{key}` has changed since it was asked, so that its answer cannot be used: start the call again. In the \
+         handler, a question has to be the same on every leg: take what changes, such as the time, from the flow"
+    )]
+    QuestionChanged {
+        /// The question's key.
+        key: String,
+    },
     /// A durable handler had two operations in flight at once.
     #[error(
         "a durable handler does one thing after another: ask together with `all`, and await each `once` before the next"
@@ -288,6 +298,7 @@ impl FlowError {
             Self::FlowEnded
             | Self::Concurrent
             | Self::Strayed
+            | Self::QuestionChanged { .. }
             | Self::TooManyEntries { .. }
             | Self::EntryTooLarge { .. }
             | Self::Unrecorded { .. }
@@ -434,6 +445,7 @@ mod tests {
             (FlowError::TooManyAsks { asks: 2, limit: 1 }, -32603, Null, true),
             (FlowError::StateTooLarge { bytes: 2, limit: 1 }, -32603, Null, true),
             (FlowError::Diverged { position: 0, recorded: name(), wanted: what() }, -32602, frozen(), false),
+            (FlowError::QuestionChanged { key: name() }, -32603, Null, false),
             (FlowError::Concurrent, -32603, Null, false),
             (FlowError::Strayed, -32603, Null, false),
             (FlowError::TooManyEntries { limit: 1 }, -32603, Null, false),

@@ -30,7 +30,7 @@ use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
 
 use super::{
     frames::Slot,
-    journal::{Fault, Journal},
+    journal::{Fault, Journal, Waiting},
     link::Link,
     once::Onces,
     poll::{self, Notes},
@@ -187,6 +187,12 @@ impl Open {
         size_of::<Self>() + self.question.key.len() + self.question.message.len() + sent
     }
 
+    /// What the journal of a durable handler says of it, which does not stay here while it waits.
+    fn waiting(&mut self) -> Option<Waiting> {
+        let Question { key, digest, message, .. } = &mut self.question;
+        Some(Waiting { key: key.clone(), question: (*digest)?, text: std::mem::take(message).into() })
+    }
+
     /// It was sent, and no answer came: it is to be sent again.
     fn take_back(&mut self) -> Result<(), FlowError> {
         let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
@@ -239,8 +245,8 @@ pub(crate) enum Step {
 pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
-    /// By what a durable handler knows its questions again.
-    pub(crate) digests: Vec<(String, Fingerprint)>,
+    /// The questions of a durable handler, as it knows them again.
+    pub(crate) waiting: Vec<Waiting>,
     /// How long the round lives: as long as any, or as its most patient question.
     pub(crate) lifetime: Duration,
     /// How long the client should take: as long as the least patient.
@@ -803,12 +809,11 @@ impl Driver {
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
                 requests.extend(open.iter_mut().filter_map(Open::send));
-                let digest = |open: &Open| Some((open.question.key.clone(), open.question.digest?));
-                let digests = open.iter().filter_map(digest).collect();
+                let waiting = open.iter_mut().filter_map(Open::waiting).collect();
                 state.way = Way::Closed;
                 state.awaited = Some(number);
                 state.waits_since = Some(self.frame.core.now());
-                Looked::Asked(Round { number, requests, digests, lifetime, patience })
+                Looked::Asked(Round { number, requests, waiting, lifetime, patience })
             }
         }
     }

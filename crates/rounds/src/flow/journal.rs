@@ -144,41 +144,97 @@ impl<'de> Deserialize<'de> for Entries {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pages {
     pub(crate) entries: Entries,
-    /// The questions that are open, by key, as they were asked. One that has changed since is asked again.
-    pub(crate) open: Vec<(String, Fingerprint)>,
+    /// What was asked in the latest of the entries that are questions, by their place: for a log, should it be another question now.
+    pub(crate) texts: Vec<(usize, Text)>,
+    /// The questions that are open, as they were asked.
+    pub(crate) open: Vec<Waiting>,
+}
+
+/// A question that waits for its answer, as it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) key: String,
+    pub(crate) question: Fingerprint,
+    pub(crate) text: Text,
+}
+
+/// What was asked, as far as a log shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Text(String);
+
+impl Text {
+    /// How many characters are kept.
+    const CHARS: usize = 256;
+
+    /// Of how many questions that were answered the text is kept.
+    const KEPT: usize = 8;
+
+    #[cfg(any(test, feature = "test"))]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(mut text: String) -> Self {
+        if text.len() > Self::CHARS
+            && let Some((end, _)) = text.char_indices().nth(Self::CHARS - 1)
+            && text[end..].chars().nth(1).is_some()
+        {
+            text.truncate(end);
+            text.push('…');
+        }
+        Self(text)
+    }
+}
+
+/// A journal as tokens carried it before they had the texts of questions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PagesWithoutTexts {
+    entries: Entries,
+    open: Vec<(String, Fingerprint)>,
+}
+
+impl From<PagesWithoutTexts> for Pages {
+    fn from(PagesWithoutTexts { entries, open }: PagesWithoutTexts) -> Self {
+        let waiting = |(key, question)| Waiting { key, question, text: Text::default() };
+        Self { entries, texts: vec![], open: open.into_iter().map(waiting).collect() }
+    }
 }
 
 impl Pages {
     /// As it is saved for people and for tests. Unlike in a token, the version comes along.
     pub(crate) fn to_json(&self) -> String {
-        let Self { entries, open } = self.clone();
-        let saved = Saved { version: Saved::VERSION, entries, open };
+        let saved = Saved { version: Saved::<()>::VERSION, pages: self };
         serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Reads what [`to_json`](Self::to_json) wrote, and what it wrote before there were texts.
     #[cfg(any(test, feature = "test"))]
     pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
-        let Saved { version, entries, open } = serde_json::from_str(json)?;
-        if version != Saved::VERSION {
-            let known = Saved::VERSION;
-            let error = format!("a journal of version {version}, and this is version {known}");
-            return Err(serde::de::Error::custom(error));
+        let Saved { version, .. } = serde_json::from_str::<Saved<serde::de::IgnoredAny>>(json)?;
+        match version {
+            Saved::<()>::VERSION => serde_json::from_str::<Saved<Self>>(json).map(|saved| saved.pages),
+            1 => serde_json::from_str::<Saved<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
+            _ => {
+                let known = Saved::<()>::VERSION;
+                let error = format!("a journal of version {version}, and this reads up to version {known}");
+                Err(serde::de::Error::custom(error))
+            }
         }
-        Ok(Self { entries, open })
     }
 }
 
 /// A journal as JSON.
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct Saved<P> {
     version: u32,
-    entries: Entries,
-    open: Vec<(String, Fingerprint)>,
+    #[serde(flatten)]
+    pages: P,
 }
 
-impl Saved {
-    const VERSION: u32 = 1;
+impl<P> Saved<P> {
+    const VERSION: u32 = 2;
 }
 
 /// A journal in use: the past of one flow, and where the handler is in it.
@@ -206,7 +262,9 @@ struct State {
     /// The next entry to be met.
     at: usize,
     /// The questions of the round that this leg answers, as long as the handler has not come to them.
-    open: Vec<(String, Fingerprint)>,
+    open: Vec<Waiting>,
+    /// What was asked in the latest entries that are questions, by their place.
+    texts: Vec<(usize, Text)>,
     /// The keys of those that it has come to.
     reached: Vec<String>,
     /// The answers that came with this leg, to what is open.
@@ -225,7 +283,7 @@ impl State {
     /// What the handler has to come to before anything else happens: what it asked in the round that this leg answers.
     fn awaited(&self) -> Option<String> {
         match self.open.first() {
-            Some((key, _)) => Some(question(key)),
+            Some(Waiting { key, .. }) => Some(question(key)),
             None => self.passed.then(|| Entry::Checkpoint.to_string()),
         }
     }
@@ -242,6 +300,8 @@ struct Group {
 pub(crate) enum Fault {
     /// The handler took another way than the one recorded.
     Diverged { position: usize, recorded: String, wanted: String },
+    /// The handler came to a question that was another one when it was asked.
+    Changed { position: usize, key: String, asked: Option<Text>, now: Text },
     /// Two operations at once.
     Concurrent,
     /// Waiting for something that is no operation of the flow.
@@ -250,10 +310,28 @@ pub(crate) enum Fault {
     Live { effect: String },
 }
 
+impl Fault {
+    /// A question is another one than it was. This is the place to say so: an error has its key, and only the log both texts.
+    fn changed(position: usize, key: &str, asked: Option<&Text>, now: Text) -> Self {
+        // One from before texts were kept has none, and neither has one of long ago.
+        let asked = asked.filter(|text| !text.0.is_empty());
+        let shown = asked.map_or("(not kept)", |text| &text.0);
+        tracing::warn!(
+            target: "rounds",
+            key,
+            asked = ?shown,
+            now = ?now.0,
+            "a durable question is not the one that was asked: its text and its form have to be the same whenever the handler runs"
+        );
+        Self::Changed { position, key: key.to_owned(), asked: asked.cloned(), now }
+    }
+}
+
 impl From<Fault> for FlowError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Diverged { position, recorded, wanted } => Self::Diverged { position, recorded, wanted },
+            Fault::Changed { key, .. } => Self::QuestionChanged { key },
             Fault::Concurrent => Self::Concurrent,
             Fault::Strayed => Self::Strayed,
             Fault::Live { effect } => Self::Failed(format!("a replay has no effects, and this is `{effect}`")),
@@ -273,6 +351,7 @@ impl Journal {
             arrived: arrived.collect(),
             passed: asked.is_empty(),
             open: pages.open,
+            texts: pages.texts,
             reached: vec![],
             since: vec![],
             group: None,
@@ -336,7 +415,7 @@ impl Journal {
                     self.end();
                 }
             }
-            Step::Asked(round) => self.ask(round.requests.keys().next()),
+            Step::Asked(round) => self.ask(&round.waiting),
             Step::Ended(_) => {}
         }
         self.fault()
@@ -371,14 +450,20 @@ impl Journal {
 
     /// The handler waits for answers. It has to have come to all that it asked in the round that this leg answers: otherwise it
     /// has taken another way, and those answers are not for it.
-    fn ask(&self, first: Option<&String>) {
+    fn ask(&self, asks: &[Waiting]) {
         let state = self.state();
-        if let Some(recorded) = state.awaited() {
-            let wanted = first.map_or_else(|| Entry::Checkpoint.to_string(), |key| question(key));
-            let position = state.at;
-            drop(state);
-            self.set_fault(Fault::Diverged { position, recorded, wanted });
-        }
+        let Some(recorded) = state.awaited() else { return };
+        let position = state.at;
+        let changed = state.open.iter().find_map(|then| Some((then, asks.iter().find(|now| now.key == then.key)?)));
+        let fault = match changed {
+            Some((then, now)) => Fault::changed(position, &then.key, Some(&then.text), now.text.clone()),
+            None => {
+                let wanted = asks.first().map_or_else(|| Entry::Checkpoint.to_string(), |asked| question(&asked.key));
+                Fault::Diverged { position, recorded, wanted }
+            }
+        };
+        drop(state);
+        self.set_fault(fault);
     }
 
     /// Why nothing can be asked any more, if that is so: something happened that a later leg would not know of.
@@ -417,8 +502,8 @@ impl Journal {
     }
 
     /// What the next token carries.
-    pub(crate) fn pages(&self, open: Vec<(String, Fingerprint)>) -> Pages {
-        Pages { entries: self.entries(), open }
+    pub(crate) fn pages(&self, open: Vec<Waiting>) -> Pages {
+        Pages { entries: self.entries(), texts: self.state().texts.clone(), open }
     }
 
     fn entries(&self) -> Entries {
@@ -446,6 +531,11 @@ impl<'a> Operation<'a> {
     /// The recorded entry, if the handler is still in its past. `wanted` says what this operation is; what was recorded has
     /// to be the same.
     pub(crate) fn recorded(&self, wanted: &Entry) -> Result<Option<Cow<'a, Entry>>, FlowError> {
+        self.recorded_question(wanted, "")
+    }
+
+    /// The same of a question, with what it asks.
+    pub(crate) fn recorded_question(&self, wanted: &Entry, text: &str) -> Result<Option<Cow<'a, Entry>>, FlowError> {
         let mut state = self.journal.state();
         let at = state.at;
         let entry = |place: usize| self.journal.entry(&state, place);
@@ -474,9 +564,15 @@ impl<'a> Operation<'a> {
         }
         let Some(entry) = entry(stranger) else { return Ok(None) };
         let position = stranger;
-        let (recorded, wanted) = (entry.to_string(), wanted.to_string());
+        let fault = match entry.key().filter(|key| wanted.key() == Some(key)) {
+            Some(key) => {
+                let asked = state.texts.iter().find(|(place, _)| *place == position).map(|(_, text)| text);
+                Fault::changed(position, key, asked, text.to_owned().into())
+            }
+            None => Fault::Diverged { position, recorded: entry.to_string(), wanted: wanted.to_string() },
+        };
         drop(state);
-        Err(self.journal.set_fault(Fault::Diverged { position, recorded, wanted }))
+        Err(self.journal.set_fault(fault))
     }
 
     /// From here on, and until it ends, these questions are asked together.
@@ -506,8 +602,8 @@ impl<'a> Operation<'a> {
         }
         self.reserve(wanted)?;
         let Journal { bytes: limit, entry_bytes, .. } = *self.journal;
-        let kept = postcard::experimental::serialized_size(&self.journal.entries()).unwrap_or(usize::MAX);
-        let bytes = kept.saturating_add(entry_bytes);
+        let kept = self.journal.pages(vec![]);
+        let bytes = postcard::experimental::serialized_size(&kept).unwrap_or(usize::MAX).saturating_add(entry_bytes);
         if bytes > limit { Err(self.unrecorded(wanted, FlowError::StateTooLarge { bytes, limit })) } else { Ok(()) }
     }
 
@@ -568,11 +664,23 @@ impl<'a> Operation<'a> {
         Ok(())
     }
 
+    /// Writes what has just come of a question.
+    pub(crate) fn record_question(&self, entry: Entry, text: &str) -> Result<(), FlowError> {
+        self.record(entry)?;
+        let mut state = self.journal.state();
+        let place = self.journal.past.len() + state.since.len() - 1;
+        if state.texts.len() == Text::KEPT {
+            state.texts.remove(0);
+        }
+        state.texts.push((place, text.to_owned().into()));
+        Ok(())
+    }
+
     /// The answer that came with this leg to this question, as long as the question is the one that was asked.
     pub(crate) fn arrived(&self, key: &str, question: Fingerprint) -> Option<Received> {
         let mut state = self.journal.state();
-        let place = state.open.iter().position(|(open, asked)| open == key && *asked == question)?;
-        let (key, _) = state.open.remove(place);
+        let place = state.open.iter().position(|open| open.key == key && open.question == question)?;
+        let Waiting { key, .. } = state.open.remove(place);
         let place = state.arrived.iter().position(|(arrived, _)| *arrived == key);
         state.reached.push(key);
         place.map(|place| state.arrived.remove(place).1)
@@ -663,13 +771,22 @@ mod tests {
                 failed("charge"),
             ]
             .into(),
-            open: vec![("sure".to_owned(), digest("Sure?"))],
+            texts: vec![(0, text("Which seat?")), (4, text("How many?"))],
+            open: vec![waiting("sure", "Sure?")],
         }
+    }
+
+    fn text(words: &str) -> Text {
+        words.to_owned().into()
+    }
+
+    fn waiting(key: &str, words: &str) -> Waiting {
+        Waiting { key: key.to_owned(), question: digest(words), text: text(words) }
     }
 
     /// A leg that comes back from a checkpoint after these entries.
     fn back(entries: Vec<Entry>) -> Journal {
-        let pages = Pages { entries: entries.into(), open: vec![] };
+        let pages = Pages { entries: entries.into(), ..Pages::default() };
         Journal::resumed(pages, &[], InputResponses::new(), &Limits::default())
     }
 
@@ -684,8 +801,8 @@ mod tests {
     fn answering(entries: Vec<Entry>, open: &[(&str, &str)]) -> Journal {
         let asked: Vec<_> = open.iter().map(|(key, _)| Asked { key: (*key).to_owned(), kind: Kind::Form }).collect();
         let sent = open.iter().map(|(key, _)| ((*key).to_owned(), json!({"action": "decline"}))).collect();
-        let open = open.iter().map(|(key, words)| ((*key).to_owned(), digest(words))).collect();
-        Journal::resumed(Pages { entries: entries.into(), open }, &asked, sent, &Limits::default())
+        let open = open.iter().map(|(key, words)| waiting(key, words)).collect();
+        Journal::resumed(Pages { entries: entries.into(), texts: vec![], open }, &asked, sent, &Limits::default())
     }
 
     #[test]
@@ -714,7 +831,7 @@ mod tests {
         assert_eq!(ended.fault(), Some(Fault::Diverged { position, recorded, wanted }));
         let asks = answering(vec![failed("quote")], &[("again", "Again?")]);
         meets(&asks, &once("quote"), &failed("quote"));
-        asks.ask(Some(&"meal".to_owned()));
+        asks.ask(&[waiting("meal", "Meal?")]);
         let (position, recorded, wanted) = told("the question `meal`");
         assert_eq!(asks.fault(), Some(Fault::Diverged { position, recorded, wanted }));
     }
@@ -728,7 +845,7 @@ mod tests {
         operation.record(answer("again", "Again?")).unwrap();
         drop(operation);
         journal.begin().unwrap().reserve_effect(&once("charge")).unwrap();
-        journal.ask(None);
+        journal.ask(&[]);
         journal.end();
         assert_eq!(journal.fault(), None);
     }
@@ -862,7 +979,7 @@ mod tests {
         meets(&journal, &once("charge"), &recorded[1]);
         journal.begin().unwrap().record(NOW).unwrap();
         let pages = journal.pages(vec![]);
-        let whole = Pages { entries: [recorded, vec![NOW]].concat().into(), open: vec![] };
+        let whole = Pages { entries: [recorded, vec![NOW]].concat().into(), ..Pages::default() };
         assert_eq!(pages, whole);
         assert_eq!(postcard::to_stdvec(&pages).unwrap(), postcard::to_stdvec(&whole).unwrap());
         assert_eq!(*pages.entries.into_past(), *whole.entries.into_past());
@@ -975,9 +1092,9 @@ mod tests {
             ("seat".to_owned(), json!({"action": "decline"})),
             ("meal".to_owned(), json!({"action": "decline"})),
         ]);
-        let open = vec![("seat".to_owned(), digest("Seat?"))];
+        let open = vec![waiting("seat", "Seat?")];
         let resumed = || {
-            let pages = Pages { entries: Entries::default(), open: open.clone() };
+            let pages = Pages { open: open.clone(), ..Pages::default() };
             Journal::resumed(pages, &asked, sent.clone(), &Limits::default())
         };
         let journal = resumed();
@@ -1011,9 +1128,9 @@ mod tests {
         assert!(matches!(refused, Err(FlowError::StateTooLarge { limit: 49_152, .. })), "{refused:?}");
     }
 
-    /// A change here is a change of what lies in the tokens of flows under way: raise the version of the envelope, so that
-    /// they are refused and not misread, and write the new bytes into the file. An entry of a new kind goes to the end of
-    /// `Entry`, which leaves the bytes of the others as they are; add one to `pages` then.
+    /// A change here is a change of what lies in the tokens of flows under way: give it a variant of `Resume` of its own, behind the
+    /// last one, go on reading the one before, and keep its file as one that is still read. An entry of a new kind goes to the
+    /// end of `Entry`, which leaves the bytes of the others as they are; add one to `pages` then.
     #[test]
     fn the_format_is_pinned_by_a_golden_journal() {
         let golden = include_str!("golden.journal").trim();
@@ -1023,12 +1140,14 @@ mod tests {
         assert_eq!(postcard::from_bytes::<Pages>(&bytes).unwrap(), pages());
     }
 
-    /// What flows under way carry that began before attempts that failed were recorded.
+    /// What flows under way carry that began before attempts that failed were recorded, and texts kept.
     #[test]
     fn a_journal_from_before_is_still_read() {
         let bytes: Vec<u8> = include_str!("golden-1.journal").trim().as_bytes().chunks(2).map(byte).collect();
-        let read = postcard::from_bytes::<Pages>(&bytes).unwrap();
+        let read: Pages = postcard::from_bytes::<PagesWithoutTexts>(&bytes).unwrap().into();
         let mut before = pages();
+        before.texts.clear();
+        before.open[0].text = Text::default();
         before.entries =
             before.entries.iter().filter(|entry| **entry != failed("charge")).cloned().collect::<Vec<_>>().into();
         assert_eq!(read, before);
@@ -1039,12 +1158,59 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_journal_is_read_back_and_one_of_another_version_is_not() {
+    fn a_saved_journal_is_read_back_and_one_of_a_later_version_is_not() {
         let saved = pages().to_json();
-        assert!(saved.starts_with(r#"{"version":1,"entries":["#), "{saved}");
+        assert!(saved.starts_with(r#"{"version":2,"entries":["#), "{saved}");
         assert_eq!(Pages::from_json(&saved).unwrap(), pages());
-        let other = Pages::from_json(&saved.replacen(":1", ":2", 1)).unwrap_err();
-        assert_eq!(other.to_string(), "a journal of version 2, and this is version 1");
+        let other = Pages::from_json(&saved.replacen(":2", ":3", 1)).unwrap_err();
+        assert_eq!(other.to_string(), "a journal of version 3, and this reads up to version 2");
         assert!(Pages::from_json("{}").is_err());
+        let before = r#"{"version":1,"entries":[{"Once":{"name":"charge","value":"7"}}],
+            "open":[["sure",[83,117,114,101,63,0,0,0,0,0,0,0,0,0,0,0]]]}"#;
+        let open = vec![Waiting { text: Text::default(), ..waiting("sure", "Sure?") }];
+        let read = Pages { entries: vec![once("charge")].into(), texts: vec![], open };
+        assert_eq!(Pages::from_json(before).unwrap(), read);
+    }
+
+    #[test]
+    fn a_question_that_was_another_one_is_told_with_both_texts() {
+        let changed = |position, asked: Option<&str>| {
+            let (key, asked, now) = ("seat".to_owned(), asked.map(text), text("Which seat?"));
+            Some(Fault::Changed { position, key, asked, now })
+        };
+        // It waits for its answer.
+        let open = answering(vec![once("quote")], &[("seat", "Seat?"), ("meal", "Meal?")]);
+        meets(&open, &once("quote"), &once("quote"));
+        let operation = open.begin().unwrap();
+        assert!(operation.arrived("seat", digest("Which seat?")).is_none(), "no answer to this one");
+        assert!(operation.arrived("meal", digest("Meal?")).is_some());
+        operation.record_question(answer("meal", "Meal?"), "Meal?").unwrap();
+        drop(operation);
+        open.ask(&[waiting("bag", "Bag?"), waiting("seat", "Which seat?")]);
+        assert_eq!(open.fault(), changed(2, Some("Seat?")));
+
+        // It was answered: in this leg, in an earlier one, and so long ago that its text is not kept.
+        for answers in [1, Text::KEPT, Text::KEPT + 1] {
+            let first = journal(vec![]);
+            for n in 0..answers {
+                let (key, words) = if n == 0 { ("seat", "Seat?") } else { ("meal", "Meal?") };
+                first.begin().unwrap().record_question(answer(key, words), words).unwrap();
+            }
+            let pages = first.pages(vec![]);
+            assert_eq!(pages.texts.len(), answers.min(Text::KEPT));
+            let later = Journal::resumed(pages, &[], InputResponses::new(), &Limits::default());
+            let refused = later.begin().unwrap().recorded_question(&wanted("seat", "Which seat?"), "Which seat?");
+            assert!(matches!(refused, Err(FlowError::QuestionChanged { key }) if key == "seat"));
+            assert_eq!(later.fault(), changed(0, Some("Seat?").filter(|_| answers <= Text::KEPT)));
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_at_256_characters() {
+        for kept in [String::new(), "x".repeat(256), "ä".repeat(256)] {
+            assert_eq!(text(&kept).0, kept);
+        }
+        assert_eq!(text(&"ä".repeat(257)).0, format!("{}…", "ä".repeat(255)));
+        assert_eq!(text(&"x".repeat(5000)).0.chars().count(), 256);
     }
 }

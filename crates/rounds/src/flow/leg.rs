@@ -695,7 +695,7 @@ impl<'a> Leg<'a> {
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
                 let resume = journal
-                    .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.digests)));
+                    .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.waiting)));
                 (asks, Some(resume), (round.lifetime, round.patience))
             }
         };

@@ -10,7 +10,11 @@ use super::{
     digest::{Digest, Fingerprint, write_hex},
 };
 pub(crate) use crate::kind::{Kind, Method};
-use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
+use crate::{
+    clock::Timestamp,
+    flow::journal::{Pages, PagesWithoutTexts},
+    refusal::Refusal,
+};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
 const VERSION: u8 = 2;
@@ -101,8 +105,8 @@ pub(crate) enum Resume {
     Handler(Kept),
     /// By waking the handler that waits under the flow's name.
     Frame,
-    /// By calling the handler again, to go through what it has been through already.
-    Journal(Pages),
+    /// As `Journal`, from before the texts of questions were kept. It is read, and no longer written.
+    JournalWithoutTexts(PagesWithoutTexts),
     /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
     /// digest.
     Spilled(Digest),
@@ -110,6 +114,8 @@ pub(crate) enum Resume {
     Posed(Kept, Posing),
     /// As `Frame`, on the instance of this name.
     FrameAt(String),
+    /// By calling the handler again, to go through what it has been through already.
+    Journal(Pages),
 }
 
 impl Resume {
@@ -157,6 +163,7 @@ impl Resume {
             Self::Handler(kept) => Ok(Again::Handler(kept, Posing::default())),
             Self::Posed(kept, posing) => Ok(Again::Handler(kept, posing)),
             Self::Journal(pages) => Ok(Again::Journal(pages)),
+            Self::JournalWithoutTexts(pages) => Ok(Again::Journal(pages.into())),
             Self::Spilled(_) => Err(Refusal::SpillGone),
             Self::Frame | Self::FrameAt(_) => Err(Refusal::FrameGone),
         }
@@ -366,6 +373,25 @@ mod tests {
             let spilled = Resume::Spilled(Digest::of_spill(&odd));
             assert!(spilled.again(Some(&odd)).is_err());
         }
+    }
+
+    #[test]
+    fn a_journal_without_texts_is_still_read_in_a_token_and_where_it_spilled() {
+        let bytes: Vec<u8> = include_str!("../flow/golden-1.journal")
+            .trim()
+            .as_bytes()
+            .chunks(2)
+            .map(|hex| u8::from_str_radix(str::from_utf8(hex).unwrap(), 16).unwrap())
+            .collect();
+        let before = Resume::JournalWithoutTexts(postcard::from_bytes(&bytes).unwrap());
+        assert_eq!(postcard::to_stdvec(&before).unwrap(), [&[2], &bytes[..]].concat(), "the number it always had");
+        assert_eq!(postcard::to_stdvec(&Resume::Journal(Pages::default())).unwrap()[0], 6, "the number it has now");
+        let token = Envelope { resume: before.clone(), ..envelope() }.to_plaintext();
+        let read = Envelope::from_bytes(&token.to_vec()).unwrap().resume.again(None).unwrap();
+        assert!(matches!(&read, Again::Journal(pages) if pages.open.len() == 1 && pages.entries.iter().count() == 10));
+        let mut spilled = before;
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled.again(Some(&left)), Ok(read));
     }
 
     /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token

@@ -66,6 +66,7 @@ impl Inspected {
             Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
             Resume::Spilled(_) => (false, vec![], vec![], None, None),
             Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
+            Resume::JournalWithoutTexts(pages) => (false, vec![], vec![], None, Some(pages.into())),
         };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
@@ -96,8 +97,8 @@ impl Inspected {
         })
     }
 
-    /// The journal of a durable handler as JSON, to be kept for a test that replays it: `{"version": 1, "entries": [...],
-    /// "open": [...]}`. None for a token of another shape. What was answered is in it, as it is in the token.
+    /// The journal of a durable handler as JSON, to be kept for a test that replays it: `{"version": 2, "entries": [...],
+    /// "texts": [...], "open": [...]}`. None for a token of another shape. What was answered is in it, as it is in the token.
     pub fn journal_json(&self) -> Option<String> {
         self.pages.as_ref().map(Pages::to_json)
     }

@@ -463,7 +463,7 @@ impl<T: Send + 'static> Asking<T> {
         let mut misfits = 0;
         let mut reworded = None;
         loop {
-            let problem = match operation.recorded(&wanted)?.as_deref() {
+            let problem = match operation.recorded_question(&wanted, message)?.as_deref() {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
                 Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
                 Some(Entry::Answer { answer, .. }) => return recall(key, answer, *read_text),
@@ -490,7 +490,8 @@ impl<T: Send + 'static> Asking<T> {
                     };
                     let settled = match received {
                         Err(error) if error.cannot_ask() => {
-                            operation.record(Entry::Unasked { key: key.to_owned(), question: digest })?;
+                            let unasked = Entry::Unasked { key: key.to_owned(), question: digest };
+                            operation.record_question(unasked, message)?;
                             return match otherwise.take() {
                                 None => Err(error),
                                 otherwise => cannot(otherwise),
@@ -505,16 +506,15 @@ impl<T: Send + 'static> Asking<T> {
                     };
                     match settled {
                         Ok((answer, value)) => {
-                            operation.record(Entry::Answer { key: key.to_owned(), question: digest, answer })?;
+                            let answered = Entry::Answer { key: key.to_owned(), question: digest, answer };
+                            operation.record_question(answered, message)?;
                             return Ok(value);
                         }
                         Err(problem) => {
                             let problem = problem.to_string();
-                            operation.record(Entry::Misfit {
-                                key: key.to_owned(),
-                                question: digest,
-                                problem: problem.clone(),
-                            })?;
+                            let misfit =
+                                Entry::Misfit { key: key.to_owned(), question: digest, problem: problem.clone() };
+                            operation.record_question(misfit, message)?;
                             problem
                         }
                     }

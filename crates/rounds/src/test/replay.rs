@@ -15,7 +15,7 @@ use crate::{
     error::Failure,
     flow::{
         frame::{Ending, Step},
-        journal::{Fault, Pages},
+        journal::{Fault, Pages, Text},
         leg::{self, Rehearsed},
     },
     rounds::Core,
@@ -116,6 +116,12 @@ pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments:
     let Some(Rehearsed { fault, step }) = rehearsed else { panic!("`{tool}` could not be called: {}", leg.response()) };
     match (fault, step) {
         (Some(Fault::Diverged { position, recorded, wanted }), _) => Replayed::Diverged { position, recorded, wanted },
+        (Some(Fault::Changed { position, key, asked, now }), _) => {
+            let shown = |text: Option<Text>| text.map_or_else(String::new, |text| format!(", {:?}", text.as_str()));
+            let (recorded, wanted) = (shown(asked), shown(Some(now)));
+            let question = |text: String| format!("the question `{key}`{text}");
+            Replayed::Diverged { position, recorded: question(recorded), wanted: question(wanted) }
+        }
         (Some(Fault::Live { effect }), _) => Replayed::Live { effect },
         (Some(fault), _) => panic!("{}", crate::FlowError::from(fault)),
         (None, Step::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
@@ -141,6 +147,7 @@ pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
     let envelope = opened.and_then(|plaintext| Envelope::from_bytes(&plaintext));
     match envelope.unwrap_or_else(|refusal| panic!("the state cannot be opened: {refusal:?}")).resume {
         Resume::Journal(pages) => pages.to_json(),
+        Resume::JournalWithoutTexts(pages) => Pages::from(pages).to_json(),
         Resume::Spilled(_) => panic!("this state was too large for its token: its journal is in the ledger"),
         _ => panic!("this state has no journal: its handler is not durable"),
     }

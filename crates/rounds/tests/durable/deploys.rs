@@ -75,7 +75,6 @@ async fn a_changed_way_ends_the_flow_with_the_frozen_error_and_has_no_effect() {
         (durable("book", "", renamed), "the effect `price`"),
         (durable("book", "", reordered), "the question `seat`"),
         (durable("book", "", ask_added), "the question `meal`"),
-        (durable("book", "", reworded), "the question `seat`"),
     ] {
         let fleet = Fleet::new();
         let sure = under_way(&fleet).await;
@@ -109,8 +108,8 @@ async fn a_question_among_others_that_was_answered_and_is_reworded_ends_the_flow
     let both = asked.accept("seat", json!({"seat": "4C"})).accept("meal", json!({"meal": "soup"}));
     let sure = both.send(&old).await.asked().accept("confirm", json!({"confirm": true}));
     let new = fleet.instance(durable("book", "", together_reworded)).await;
-    sure.send(&new).await.frozen();
-    assert_eq!(fleet.events.refusals(), [Refusal::Diverged]);
+    let told = sure.send(&new).await.error()["message"].clone();
+    assert!(told.as_str().unwrap().starts_with("the question `seat` has changed"), "{told}");
 }
 
 #[tokio::test]
@@ -138,13 +137,21 @@ async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_on
 }
 
 #[tokio::test]
-async fn a_question_that_is_still_open_and_was_reworded_ends_the_flow() {
+async fn a_question_that_was_reworded_ends_the_flow_by_its_name_whether_it_is_open_or_answered() {
     let fleet = Fleet::new();
-    let old = fleet.instance(durable("book", "", one)).await;
-    let asked = old.call("book", json!({"to": "Rome"})).await.asked();
     let new = fleet.instance(durable("book", "", reworded)).await;
-    asked.accept("seat", json!({"seat": "4C"})).send(&new).await.frozen();
-    assert_eq!(fleet.world.count("quote"), 1);
+    let old = fleet.instance(durable("book", "", one)).await;
+    let open = old.call("book", json!({"to": "Rome"})).await.asked().accept("seat", json!({"seat": "4C"}));
+    for answered in [open, under_way(&fleet).await] {
+        for _ in 0..2 {
+            let error = answered.send(&new).await.error().clone();
+            assert_eq!(error["code"], -32603);
+            let told = error["message"].as_str().unwrap();
+            assert!(told.starts_with("the question `seat` has changed since it was asked"), "{told}");
+        }
+        assert_eq!(answered.send(&old).await.error()["code"], -32603, "the flow is over");
+    }
+    assert_eq!((fleet.world.count("quote"), fleet.events.refusals()), (2, vec![]));
 }
 
 version!(shortened, |flow| {
@@ -185,7 +192,14 @@ async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way()
         (durable("book", "", reordered), diverged(0, "the effect `quote`", "the question `seat`")),
         (durable("book", "", ask_added), diverged(1, "the question `seat`", "the question `meal`")),
         (durable("book", "", ask_added_with_care), confirm()),
-        (durable("book", "", reworded), diverged(1, "the question `seat`", "the question `seat`")),
+        (
+            durable("book", "", reworded),
+            diverged(
+                1,
+                r#"the question `seat`, "Which seat?""#,
+                r#"the question `seat`, "Which seat would you like?""#,
+            ),
+        ),
         (durable("book", "", shortened), diverged(1, "the question `seat`", "its end")),
         (durable("book", "", charged), diverged(2, "the question `confirm`", "the effect `charge`")),
     ] {

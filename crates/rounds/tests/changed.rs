@@ -1,0 +1,113 @@
+//! A durable question that changes between two legs: the log shows both texts, and the flow ends.
+//!
+//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
+use rounds::{Durable, FlowError, Rounds, durable, test::Client};
+use serde::Deserialize;
+use serde_json::json;
+
+struct Shop {
+    tool_router: ToolRouter<Self>,
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Shop {}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Order {
+    /// On which leg the clock moves on.
+    moves: usize,
+    /// What stands in front of the question.
+    text: String,
+}
+
+/// On which leg it is.
+static LEG: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks at a clock of its own, and not at that of its flow.
+async fn pay(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
+    let minute = if LEG.fetch_add(1, Ordering::SeqCst) >= order.moves { 16 } else { 15 };
+    let now = format!("{}It is 10:{minute}.\n\u{1b}[2J Pay?", order.text);
+    if !flow.confirm(now).key("pay").await? {
+        return Ok("not paid".to_owned());
+    }
+    flow.confirm("Sure?").key("sure").await?;
+    Ok("paid".to_owned())
+}
+
+/// What was logged so far.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// What was logged since it was last looked at.
+    fn take(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().expect("nobody panics with it"))).expect("a log is text")
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_log_shows_both_texts() {
+    let log = Log::default();
+    let writer = log.clone();
+    let _listening = tracing::subscriber::set_default(
+        tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone()).finish(),
+    );
+    let tool_router = ToolRouter::new().with_route(durable("pay", "Pays", pay));
+    let client = Client::modern(Rounds::new(Shop { tool_router })).await;
+    let yes = |key: &str| json!({key: true});
+    let named = "the question `pay` has changed since it was asked, so that its answer cannot be used: start the call again. In \
+                 the handler, a question has to be the same on every leg: take what changes, such as the time, from the flow";
+    let texts = [r#"asked="It is 10:15.\n\u{1b}[2J Pay?""#, r#"now="It is 10:16.\n\u{1b}[2J Pay?""#];
+    let warned = |log: &str| {
+        log.lines()
+            .filter(|line| line.contains("WARN") && line.contains(" rounds: "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+
+    // The question is open, or it was answered and the flow is one question further.
+    for moves in [1, 2] {
+        LEG.store(0, Ordering::SeqCst);
+        let mut answered =
+            client.call("pay", json!({"moves": moves, "text": ""})).await.asked().accept("pay", yes("pay"));
+        if moves == 2 {
+            answered = answered.send(&client).await.asked().accept("sure", yes("sure"));
+        }
+        assert_eq!(warned(&log.take()), Vec::<String>::new());
+        for _ in 0..2 {
+            let leg = answered.send(&client).await;
+            assert_eq!((&leg.error()["code"], &leg.error()["message"]), (&json!(-32603), &json!(named)));
+        }
+        let warned = warned(&log.take());
+        assert_eq!(warned.len(), 1, "it is over at the first: {warned:?}");
+        assert!(warned[0].contains(r#"key="pay""#), "{warned:?}");
+        assert!(texts.iter().all(|text| warned[0].contains(text)), "{warned:?}");
+    }
+
+    // Without an answer, too; and a text that is long is cut.
+    LEG.store(0, Ordering::SeqCst);
+    let asked = client.call("pay", json!({"moves": 1, "text": "ä".repeat(1000)})).await.asked();
+    assert_eq!(asked.retry().send(&client).await.error()["message"], named);
+    let log = log.take();
+    assert!(log.contains(&format!("asked=\"{}…\" now=\"{}…\"", "ä".repeat(255), "ä".repeat(255))), "{log}");
+}
