@@ -1,4 +1,4 @@
-//! rmcp's own tests, with every server that they start inside a `Rounds`: whoever wraps a server gets the server that they had.
+//! rmcp's own tests, with every server that they start inside a `Rounds`: a wrapped server has to behave as it did before.
 //!
 //! The tests come with rmcp's source in cargo's registry. They are copied from there to the target directory with the few changes
 //! that [`list`] has, and compiled as modules of one test of `interop/rmcp`. What they know as `rmcp` is that package: it passes on
@@ -18,7 +18,7 @@ use std::{
 use serde_json::Value;
 
 use self::{
-    list::{DIFFERENT, EDITS, Edit, LEFT_OUT},
+    list::{EDITS, Edit, Http, LEFT_OUT, different},
     outcome::Outcome,
 };
 use crate::{
@@ -45,8 +45,11 @@ pub(crate) fn steps(root: &Path, built: &Path) -> Vec<Step> {
     let copy = Step::cargo("copy rmcp's own tests", AGAIN).by(move || copying.copy());
     let build = Step::cargo("build them, with every server inside a `Rounds`", BUILD);
     let build = place.env().into_iter().fold(build, |build, (name, value)| build.env(name, value));
-    let run = Step::cargo("run them", AGAIN).by(move || place.run());
-    vec![copy, build, run]
+    let again = place.clone();
+    let run = Step::cargo("run them", AGAIN).by(move || place.run(Http::Rmcp));
+    let run_again = Step::cargo("run them again, with rounds-http in place of rmcp's HTTP", AGAIN)
+        .by(move || again.run(Http::Endpoint));
+    vec![copy, build, run, run_again]
 }
 
 /// Where it all happens.
@@ -108,16 +111,20 @@ impl Place {
     }
 
     /// Runs the tests, and compares what comes of them with [`list`].
-    fn run(&self) -> Result<(), String> {
-        let program = self.program()?;
+    fn run(&self, http: Http) -> Result<(), String> {
         let wrapped = self.copy.join("wrapped");
         write(&wrapped, b"")?;
-        let log = Log::new(&self.copy, "tests")?;
-        let mut command = Command::new(program);
-        command
-            .current_dir(&self.copy)
-            .env("RMCP_WRAPPED", &wrapped)
-            .envs([("RUST_BACKTRACE", "0"), ("RUST_LOG", "off")]);
+        let mut command = Command::new(self.program()?);
+        // The tests wait far more than they work, so more of them than there are cores can run at once.
+        command.args(["--test-threads", "8"]).current_dir(&self.copy).env("RMCP_WRAPPED", &wrapped);
+        command.envs([("RUST_BACKTRACE", "0"), ("RUST_LOG", "off")]);
+        let log = match http {
+            Http::Rmcp => Log::new(&self.copy, "rmcp")?,
+            Http::Endpoint => {
+                command.env("RMCP_ENDPOINT", "1");
+                Log::new(&self.copy, "endpoint")?
+            }
+        };
         let ended = in_time(command, LIMIT, &log);
         let said = log.read();
         let Some(outcome) = Outcome::read(&said) else {
@@ -125,10 +132,10 @@ impl Place {
         };
         let servers = fs::read(&wrapped).map_or(0, |bytes| bytes.len());
         println!("{} tests ran, {} failed; {servers} servers were wrapped", outcome.tests, outcome.failed.len());
-        for (name, why) in DIFFERENT {
+        for (name, why) in different(http) {
             println!("expected to fail: {name}: {why}");
         }
-        outcome.judge(servers)
+        outcome.judge(http, servers)
     }
 
     /// The test that was built.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     LIST,
-    list::{DIFFERENT, SERVERS, TESTS},
+    list::{Http, SERVERS, TESTS, different},
 };
 
 /// What the tests have said.
@@ -32,8 +32,8 @@ impl<'a> Outcome<'a> {
     }
 
     /// Says of all that is not as expected what it is, and what to do.
-    pub(super) fn judge(&self, servers: usize) -> Result<(), String> {
-        let expected: BTreeSet<&str> = DIFFERENT.iter().map(|(name, _)| *name).collect();
+    pub(super) fn judge(&self, http: Http, servers: usize) -> Result<(), String> {
+        let expected: BTreeSet<&str> = different(http).map(|(name, _)| name).collect();
         let mut problems = Vec::new();
         for name in self.failed.difference(&expected) {
             problems.push(format!("{}`{name}` fails with every server wrapped", self.about(name)));
@@ -63,9 +63,11 @@ impl<'a> Outcome<'a> {
 mod tests {
     use super::*;
 
+    const HTTP: Http = Http::Endpoint;
+
     /// What is printed when all goes as expected, but for these failures.
     fn printed(failed: &[&str]) -> String {
-        let failed: Vec<&str> = DIFFERENT.iter().map(|(name, _)| *name).chain(failed.iter().copied()).collect();
+        let failed: Vec<&str> = different(HTTP).map(|(name, _)| name).chain(failed.iter().copied()).collect();
         let passed = TESTS - failed.len();
         let mut said = format!("running {TESTS} tests\n");
         said.extend((0..passed).map(|number| format!("test passes::{number} ... ok\n")));
@@ -79,34 +81,34 @@ mod tests {
     #[test]
     fn what_is_expected_to_fail_may_fail() {
         let said = printed(&[]);
-        assert_eq!(Outcome::read(&said).unwrap().judge(SERVERS), Ok(()));
+        assert_eq!(Outcome::read(&said).unwrap().judge(HTTP, SERVERS), Ok(()));
     }
 
     #[test]
     fn another_failure_is_a_problem_and_says_what_happened() {
         let said = printed(&["new::failure"]);
-        let problem = Outcome::read(&said).unwrap().judge(SERVERS).unwrap_err();
+        let problem = Outcome::read(&said).unwrap().judge(HTTP, SERVERS).unwrap_err();
         assert!(problem.contains("because of new::failure"), "{problem}");
         assert!(problem.ends_with("`new::failure` fails with every server wrapped"), "{problem}");
-        assert!(!problem.contains(DIFFERENT[0].0), "{problem}");
+        assert!(different(HTTP).all(|(name, _)| !problem.contains(name)), "{problem}");
     }
 
     #[test]
     fn a_difference_that_is_gone_is_a_problem() {
-        let (name, _) = DIFFERENT[0];
+        let (name, _) = different(HTTP).next().unwrap();
         let said = printed(&[]);
         let mut outcome = Outcome::read(&said).unwrap();
         outcome.failed.remove(name);
-        assert!(outcome.judge(SERVERS).unwrap_err().starts_with(&format!("`{name}` does not fail any more")));
+        assert!(outcome.judge(HTTP, SERVERS).unwrap_err().starts_with(&format!("`{name}` does not fail any more")));
     }
 
     #[test]
     fn fewer_tests_and_fewer_servers_are_a_problem() {
         let said = printed(&[]);
         let outcome = Outcome::read(&said).unwrap();
-        assert!(outcome.judge(SERVERS - 1).unwrap_err().contains("servers were wrapped"));
+        assert!(outcome.judge(HTTP, SERVERS - 1).unwrap_err().contains("servers were wrapped"));
         let outcome = Outcome { tests: TESTS - 1, ..outcome };
-        assert!(outcome.judge(SERVERS).unwrap_err().contains("tests ran"));
+        assert!(outcome.judge(HTTP, SERVERS).unwrap_err().contains("tests ran"));
     }
 
     #[test]
