@@ -16,7 +16,7 @@ use rmcp::{
     ServerHandler,
     transport::streamable_http_server::{StreamableHttpServerConfig, session::local::LocalSessionManager},
 };
-use rounds::{Limits, Rounds, ledger::MemoryLedger};
+use rounds::{Limits, Rounds};
 use rounds_http::Endpoint;
 use serde_json::{Value, json};
 use tower_service::Service;
@@ -202,9 +202,7 @@ fn serve<H: ServerHandler>(handler: H, frames: usize) -> Result<Served<H>, Failu
     // None of them may expire while the others are begun.
     let hours = Duration::from_secs(3600);
     let limits = Limits::default().with_frames(frames + 1, frames + 1);
-    // Room for those that wait, and for those that are over and remembered.
-    let ledger = MemoryLedger::with_limits(frames + WARM_UP + TURNS + 1, MemoryLedger::REPLY_BYTES);
-    let builder = Rounds::builder(handler).limits(limits).ledger(ledger);
+    let builder = Rounds::builder(handler).limits(limits);
     let server = builder.round_lifetime(hours).flow_deadline(hours).build()?;
     Ok(Endpoint::new(&server, StreamableHttpServerConfig::default().with_json_response(true)))
 }

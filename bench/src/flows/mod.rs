@@ -201,11 +201,9 @@ fn report(rows: &[Row], parted: bool) -> Section {
              other. Every server is a process of its own, in axum but for those at a `Port` of ours. {where_} CPU is what the \
              system has on a server's account for each flow, in the program and in the kernel. Medians of {TURNS} turns of {} ms, in \
              which all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
-             flow at 8 connections in this run. Ours have all defaults on: sealed, bound, claimed, replies kept; only the \
-             ledger in memory holds {} claims in place of 100,000, since a closed loop would fill it.",
+             flow at 8 connections in this run. Ours have all defaults: sealed, bound, claimed, replies kept.",
             TURN.as_millis(),
             figure(reference),
-            whole(serve::CLAIMS as f64),
         ),
         table,
         plots,

@@ -7,14 +7,10 @@ use std::{convert::Infallible, env, error::Error, future::pending, io, process::
 
 use axum::{Router, extract::Request, response::IntoResponse, serve::ListenerExt};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
-use rounds::{Rounds, ledger::MemoryLedger};
+use rounds::Rounds;
 use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
-
-/// How many claims the ledger holds: more than the default of 100,000, which a closed loop fills within the lifetime of a
-/// round. Nothing else is changed.
-pub(crate) const CLAIMS: usize = 4_000_000;
 
 const PATH: &str = "/mcp";
 
@@ -113,13 +109,9 @@ where
 }
 
 fn durable() -> Result<Rounds<counts::Weather>, Box<dyn Error>> {
-    Ok(Rounds::builder(counts::Weather::new()).ledger(ledger()).build()?)
+    Ok(Rounds::builder(counts::Weather::new()).build()?)
 }
 
 fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {
-    Ok(gallery::rounds().ledger(ledger()).build()?)
-}
-
-fn ledger() -> MemoryLedger {
-    MemoryLedger::with_limits(CLAIMS, MemoryLedger::REPLY_BYTES)
+    Ok(gallery::rounds().build()?)
 }

@@ -7,6 +7,7 @@ use redis::Client;
 use crate::{
     connection::{Away, Connection},
     ledger::RedisLedger,
+    shares::Shares,
 };
 
 /// Configures a [`RedisLedger`]. Made by [`RedisLedger::builder`].
@@ -15,11 +16,14 @@ pub struct RedisLedgerBuilder {
     url: String,
     prefix: String,
     timeout: Duration,
+    anonymous_bytes: Option<usize>,
+    principal_bytes: Option<usize>,
 }
 
 impl RedisLedgerBuilder {
     pub(crate) fn new(url: String) -> Self {
-        Self { url, prefix: "rounds".to_owned(), timeout: Duration::from_secs(1) }
+        let (anonymous_bytes, principal_bytes) = (None, None);
+        Self { url, prefix: "rounds".to_owned(), timeout: Duration::from_secs(1), anonymous_bytes, principal_bytes }
     }
 
     /// Puts this and a colon in front of every key: `rounds` by default. Services that share a Redis have one each.
@@ -31,6 +35,20 @@ impl RedisLedgerBuilder {
     /// How long Redis may take for one call, a reconnection included: a second by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// How many bytes all callers without a principal may have together, where the server tells principals apart: half of Redis's `maxmemory` by
+    /// default, and half a gibibyte where it has none. Each instance counts for itself what it lets in: with several, divide by their number.
+    pub fn anonymous_bytes(mut self, bytes: usize) -> Self {
+        self.anonymous_bytes = Some(bytes);
+        self
+    }
+
+    /// How many bytes one principal may have: a tenth of Redis's `maxmemory` by default, and of a gibibyte where it has none. Each instance
+    /// counts for itself what it lets in: with several, divide by their number.
+    pub fn principal_bytes(mut self, bytes: usize) -> Self {
+        self.principal_bytes = Some(bytes);
         self
     }
 
@@ -49,7 +67,11 @@ impl RedisLedgerBuilder {
         if field(&replication, "role") == Some("slave") {
             return Err(ConnectError::Replica);
         }
-        Ok(RedisLedger::on(connection, &self.prefix))
+        let shares = Shares::new(
+            self.anonymous_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 2),
+            self.principal_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 10),
+        );
+        Ok(RedisLedger::on(connection, &self.prefix, shares))
     }
 }
 
@@ -152,6 +174,12 @@ fn check_eviction(memory: &str) -> Result<(), ConnectError> {
     }
 }
 
+/// How much memory a Redis has, if it says so; otherwise as much as it is good for by any means.
+fn memory_for_claims(memory: &str) -> usize {
+    let limit = field(memory, "maxmemory").and_then(|bytes| bytes.parse().ok());
+    limit.filter(|bytes| *bytes > 0).unwrap_or(1 << 30)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +194,13 @@ mod tests {
             assert!(said.contains(policy) && said.contains("noeviction"), "{said}");
         }
         assert!(says("maxmemory_policy:allkeys-lru\r\n").is_err(), "no limit is known");
+    }
+
+    #[test]
+    fn shares_are_parts_of_what_redis_has() {
+        assert_eq!(memory_for_claims("maxmemory:5000\r\n"), 5000);
+        for unlimited in ["maxmemory:0\r\n", "maxmemory:all of it\r\n", ""] {
+            assert_eq!(memory_for_claims(unlimited), 1 << 30, "{unlimited}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     connect::{ConnectError, RedisLedgerBuilder},
     connection::{Away, Connection},
     scripts,
+    shares::Shares,
     waiting::{Waiter, Waiting},
 };
 
@@ -24,6 +25,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 /// For how long a waiter counts without having looked. Far longer than it takes until the next look.
 const COUNTS: Duration = Duration::from_secs(3);
+
+/// What a round is reckoned to take, with its reply and its effects, where it counts against somebody's share.
+const ROUND_BYTES: usize = 2 << 10;
 
 /// For how long it is tried to give up a claim: longer than most leases.
 const GIVING_BACK: Duration = Duration::from_secs(60);
@@ -43,6 +47,13 @@ const GIVEN_BACK: usize = 1000;
 /// the way, or that could not be given up, is given back as soon as Redis can be reached, within its lease or a minute: up to a
 /// thousand of each at once.
 ///
+/// # One caller among many
+///
+/// Where the server tells principals apart, an instance lets one of them have no more than
+/// [a part](RedisLedgerBuilder::principal_bytes) of the memory, and all callers without a principal together no more than
+/// [another](RedisLedgerBuilder::anonymous_bytes). Who is at it is told to try again, and the others go on. Each instance counts the
+/// rounds and the states that it let in itself, a round as two kibibytes: no call to Redis is made for it.
+///
 /// # What Redis sees
 ///
 /// Digests in place of names and answers, times, and sealed bytes. See `docs/claims.md`.
@@ -57,6 +68,7 @@ pub struct RedisLedger {
     abandoned: Arc<Semaphore>,
     /// How many more that could not be given up.
     released: Arc<Semaphore>,
+    shares: Arc<Shares>,
 }
 
 impl RedisLedger {
@@ -74,7 +86,7 @@ impl RedisLedger {
         RedisLedgerBuilder::new(url.into())
     }
 
-    /// How many claims are kept now, of all instances: rounds that wait for an answer, are worked on or were answered, and effects.
+    /// How many claims are kept now, of all instances: rounds that are worked on, were answered or have a state that spilled, and effects.
     ///
     /// It walks through the names of everything in the database, a thousand at a time, so that nobody is held up: for a
     /// dashboard, not for every request. What comes and goes meanwhile may be counted or not.
@@ -97,7 +109,7 @@ impl RedisLedger {
         }
     }
 
-    pub(crate) fn on(connection: Connection, prefix: &str) -> Self {
+    pub(crate) fn on(connection: Connection, prefix: &str, shares: Shares) -> Self {
         Self {
             connection: Arc::new(connection),
             prefix: prefix.into(),
@@ -105,6 +117,7 @@ impl RedisLedger {
             waiting: Waiting::default(),
             abandoned: Arc::new(Semaphore::new(GIVEN_BACK)),
             released: Arc::new(Semaphore::new(GIVEN_BACK)),
+            shares: Arc::new(shares),
         }
     }
 
@@ -135,10 +148,21 @@ impl RedisLedger {
         call.key(self.key(id)).key(self.waiters_key(id));
         call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
         call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
+        let counts = matches!(id.what, What::Round(_));
+        let room = if counts { self.shares.has_room(bid.keep, ROUND_BYTES) } else { Ok(()) };
+        call.arg(u8::from(room.is_ok()));
         // From now on: whoever gives the round up in the moment in which Redis says that it runs has to see that it is awaited.
         let waiter = self.waiting.enter(id);
         match self.call::<Value>(&call).await {
-            Ok(answer) => Ok(self.claimed(id, answer, waiter)?),
+            Ok(answer) => match self.claimed(id, answer, waiter)? {
+                Some(claimed) => {
+                    if counts && matches!(claimed, Claimed::Fresh { .. }) {
+                        self.shares.add(bid.keep, ROUND_BYTES);
+                    }
+                    Ok(claimed)
+                }
+                None => Err(room.err().unwrap_or_else(|| Away::Garbage.into())),
+            },
             Err(away) => {
                 // It may have been claimed for nobody. The call may be on its way for long, so it is looked for more than once.
                 let mut abandon = scripts::ABANDON.prepare_invoke();
@@ -150,14 +174,14 @@ impl RedisLedger {
         }
     }
 
-    /// Reads what the script said, to the letter: what is not understood is not a claim.
-    fn claimed(&self, id: ClaimId, answer: Value, waiter: Waiter) -> Result<Claimed, Away> {
+    /// Reads what the script said, to the letter: what is not understood is not a claim. None when it is one that there is no room for.
+    fn claimed(&self, id: ClaimId, answer: Value, waiter: Waiter) -> Result<Option<Claimed>, Away> {
         let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?;
         if parts.is_empty() {
             return Err(Away::Garbage);
         }
         let word = String::from_redis_value(parts.remove(0)).map_err(|_| Away::Garbage)?;
-        Ok(match (word.as_str(), &mut parts[..]) {
+        Ok(Some(match (word.as_str(), &mut parts[..]) {
             ("fresh", [fence, spilled]) => {
                 // As it is: a conversion to a smaller type would cut off what does not fit.
                 let Value::Int(fence) = *fence else { return Err(Away::Garbage) };
@@ -167,8 +191,9 @@ impl RedisLedger {
             ("done", [reply]) => Claimed::Done(bytes(reply)?),
             ("other", []) => Claimed::AnsweredOtherwise,
             ("dead", []) => Claimed::Dead,
+            ("full", []) => return Ok(None),
             _ => return Err(Away::Garbage),
-        })
+        }))
     }
 
     /// Ends when a claim may no longer be running, or Redis cannot tell.
@@ -224,15 +249,16 @@ impl fmt::Debug for RedisLedger {
 }
 
 impl Ledger for RedisLedger {
-    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn spill(&self, Spill { id, keep, state }: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            let mut call = scripts::ADMIT.prepare_invoke();
-            call.key(self.key(id)).arg(millis(keep.now)).arg(kept_until(keep));
-            if let Some(spill) = &spill {
-                call.arg(&spill[..]);
-            }
+            self.shares.has_room(keep, state.len())?;
+            let mut call = scripts::SPILL.prepare_invoke();
+            call.key(self.key(id)).arg(millis(keep.now)).arg(kept_until(keep)).arg(&state[..]);
             match self.call(&call).await? {
-                1 => Ok(()),
+                1 => {
+                    self.shares.add(keep, state.len());
+                    Ok(())
+                }
                 _ => Err(Away::Garbage.into()),
             }
         })
@@ -256,18 +282,29 @@ impl Ledger for RedisLedger {
         fence: Fence,
         reply: Option<Vec<u8>>,
         spill: Option<Spill>,
+        spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
+            if let Some(Spill { keep, state, .. }) = &spill {
+                self.shares.has_room(*keep, state.len())?;
+            }
             let call = |again: bool| {
                 let mut call = scripts::SETTLE.prepare_invoke();
                 call.key(self.key(id)).arg(fence).arg(u8::from(again));
                 call.arg(u8::from(reply.is_some())).arg(reply.as_deref().unwrap_or_default());
+                call.arg(u8::from(spill.is_some()));
                 if let Some(Spill { id, keep, state }) = &spill {
                     call.key(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
+                }
+                for effect in &spent {
+                    call.key(self.key(*effect));
                 }
                 call
             };
             let settled = yes_or_no(self.connection.call(&call(false), &call(true)).await?)?;
+            if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
+                self.shares.add(keep, state.len());
+            }
             self.waiting.wake(id);
             Ok(settled)
         })

@@ -27,6 +27,7 @@ mod connection;
 mod ledger;
 mod relay;
 mod scripts;
+mod shares;
 mod subscription;
 mod waiting;
 

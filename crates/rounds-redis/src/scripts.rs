@@ -12,7 +12,7 @@ macro_rules! script {
     };
 }
 
-script!(ADMIT, "lua/admit.lua");
+script!(SPILL, "lua/spill.lua");
 script!(CLAIM, "lua/claim.lua");
 script!(RENEW, "lua/renew.lua");
 script!(SETTLE, "lua/settle.lua");

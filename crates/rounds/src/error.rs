@@ -229,7 +229,8 @@ pub enum FlowError {
     /// Nobody is signed in, and this server asks only those who are.
     #[error("this server asks only those who are signed in, and nobody is")]
     NoPrincipal,
-    /// The server has as many open flows as it may.
+    /// The ledger has no room for what the first token of this call could not carry. Only states that
+    /// [spill](crate::RoundsBuilder::spill) need room before they are answered.
     #[error("the server is busy: try again in a moment")]
     Busy(#[source] LedgerError),
     /// Something that the server needs is away. The same request may be sent again. On the wire: `-32603` with
@@ -461,7 +462,7 @@ mod tests {
             (FlowError::State(unreadable()), -32603, Null, false),
             (FlowError::StateUnreadable(unreadable()), -32602, frozen(), false),
             (FlowError::NoPrincipal, -32600, Null, false),
-            (FlowError::Busy(LedgerError::Full { limit: 1 }), -32603, Null, true),
+            (FlowError::Busy(LedgerError::Full { whose: "all records", limit: 1 }), -32603, Null, true),
             (FlowError::retry("away"), -32603, json!({"reason": "retry"}), false),
             (FlowError::NotWrapped { extractor: "Ask" }, -32603, Null, false),
             (FlowError::Protocol(ErrorData::parse_error("what?", Some(json!(7)))), -32700, json!(7), false),

@@ -1,9 +1,10 @@
 -- KEYS: claim, waiters. ARGV: answers, now, until, lease until, F or X for an orphan, who claims, instance, how long a
--- waiter counts.
+-- waiter counts, 1 if there is room for a record that is not there yet.
 local answers, now, keep_until, lease_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local orphan, claimant = ARGV[5], ARGV[6]
 local known = redis.call('HMGET', KEYS[1], 's', 'a', 'l', 'n', 'f', 'u')
 local state = known[1] or 'F'
+if not known[1] and ARGV[9] ~= '1' then return {'full'} end
 
 if state == 'D' then
   if known[2] ~= answers then return {'other'} end

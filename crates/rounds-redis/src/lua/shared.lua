@@ -25,13 +25,10 @@ local function keep(key, at)
   end
 end
 
--- Makes room for a round, with what its token could not carry.
-local function admit(key, now, keep_until, spill)
+-- Keeps what the token of a round could not carry, for those who run the round.
+local function spill(key, now, keep_until, state)
   local offset = clock() - now
   redis.call('HSETNX', key, 's', 'F')
-  redis.call('HSET', key, 'u', text(keep_until), 'o', text(offset))
-  if spill then
-    redis.call('HSET', key, 'p', spill)
-  end
+  redis.call('HSET', key, 'u', text(keep_until), 'o', text(offset), 'p', state)
   keep(key, keep_until + offset)
 end

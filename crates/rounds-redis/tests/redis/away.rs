@@ -24,6 +24,7 @@ use tokio::{
 use crate::{
     Redis, bid, fresh, in_time, round,
     shop::{Shop, client},
+    spill,
 };
 
 #[track_caller]
@@ -45,7 +46,8 @@ async fn stopped_legs_are_told_to_try_again_nothing_is_run_and_service_resumes_b
     for _ in 0..3 {
         asks_for_a_retry(&in_time(order.send(&client)).await);
         asks_for_a_retry(&in_time(wrap.send(&client)).await);
-        asks_for_a_retry(&in_time(client.call("order", json!({"item": "tea"}))).await);
+        // A question that its token carries needs no Redis.
+        in_time(client.call("order", json!({"item": "tea"}))).await.asked();
     }
     assert_eq!(shop.charges(), 0, "what could not be claimed was not run");
 
@@ -92,7 +94,7 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
     for flow in 1..5 {
         let fence = fresh(&ledger, round(flow, 1), bid(0)).await;
         let _: i64 = redis.ask("CLIENT KILL TYPE normal SKIPME yes", &[]).await;
-        assert!(ledger.settle(round(flow, 1), fence, None, None).await.unwrap(), "{flow}");
+        assert!(ledger.settle(round(flow, 1), fence, None, None, vec![]).await.unwrap(), "{flow}");
         redis.stop();
         redis.start_again();
     }
@@ -176,7 +178,7 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
     // Redis knows the scripts from now on.
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
-    assert!(ledger.settle(round(1, 1), fence, None, None).await.unwrap());
+    assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
 
     let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
     lose_the_next();
@@ -184,11 +186,11 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     lose_the_next();
     assert!(in_time(ledger.renew(round(2, 1), fence, bid(9).keep.until)).await.unwrap());
     lose_the_next();
-    assert!(in_time(ledger.settle(round(2, 1), fence, Some(b"the reply".to_vec()), None)).await.unwrap());
+    assert!(in_time(ledger.settle(round(2, 1), fence, Some(b"the reply".to_vec()), None, vec![])).await.unwrap());
     lose_the_next();
     assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
     assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
-    assert!(!ledger.settle(round(2, 1), fence, None, None).await.unwrap(), "and another call is another");
+    assert!(!ledger.settle(round(2, 1), fence, None, None, vec![]).await.unwrap(), "and another call is another");
 }
 
 #[tokio::test]
@@ -283,10 +285,10 @@ async fn every_call_is_bounded() {
     let began = Instant::now();
     let id = round(1, 1);
     let silent = [
-        ledger.admit(id, bid(0).keep, None).await.err(),
+        ledger.spill(spill(id, bid(0).keep)).await.err(),
         ledger.claim(id, bid(0)).await.err(),
         ledger.renew(id, 1, bid(0).keep.until).await.err(),
-        ledger.settle(id, 1, None, None).await.err(),
+        ledger.settle(id, 1, None, None, vec![]).await.err(),
         ledger.release(id, 1, Orphan::Free, true).await.err(),
     ];
     for error in silent {
@@ -327,12 +329,12 @@ async fn a_redis_that_evicts_is_not_trusted_with_claims() {
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses_new_flows_and_forgets_none() {
+async fn a_full_redis_refuses_new_records_and_forgets_none() {
     let redis = Redis::with(&["--maxmemory", "50mb", "--maxmemory-policy", "noeviction"]);
     let ledger = redis.ledger().await;
     fresh(&ledger, round(1, 1), bid(0)).await;
     let _: String = redis.ask("CONFIG SET maxmemory 1", &[]).await;
-    assert!(matches!(ledger.admit(round(2, 1), bid(0).keep, None).await, Err(LedgerError::Unavailable(_))));
+    assert!(matches!(ledger.spill(spill(round(2, 1), bid(0).keep)).await, Err(LedgerError::Unavailable(_))));
     assert!(ledger.claim(round(3, 1), bid(0)).await.is_err());
     let _: String = redis.ask("CONFIG SET maxmemory 50mb", &[]).await;
     assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Running(_))));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rounds::{
     Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, Orphan, Spill, What},
+    ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, LedgerError, Orphan, Share, Spill, What},
 };
 
-use crate::{LEASE, Redis, at, bid, digest, fresh, in_time, round};
+use crate::{LEASE, Redis, at, bid, digest, fresh, in_time, round, spill};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite() {
@@ -34,11 +34,12 @@ async fn it_passes_the_suite_on_a_node_of_a_cluster() {
 async fn every_key_has_the_prefix_the_flow_as_its_hash_tag_and_an_end() {
     let redis = Redis::start();
     let ledger = redis.builder().prefix("weather").connect().await.unwrap();
-    let spill = Spill { id: round(1, 2), keep: bid(0).keep, state: vec![1] };
     let Ok(Claimed::Fresh { fence, .. }) = ledger.claim(round(1, 1), bid(0)).await else { panic!() };
     let Ok(Claimed::Running(_)) = ledger.claim(round(1, 1), bid(0)).await else { panic!() };
-    assert!(ledger.settle(round(1, 1), fence, Some(vec![1]), Some(spill)).await.unwrap());
-    ledger.admit(round(2, 1), bid(0).keep, None).await.unwrap();
+    assert!(
+        ledger.settle(round(1, 1), fence, Some(vec![1]), Some(spill(round(1, 2), bid(0).keep)), vec![]).await.unwrap()
+    );
+    ledger.spill(spill(round(2, 1), bid(0).keep)).await.unwrap();
     let keys = redis.keys().await;
     assert_eq!(keys.len(), 4, "{keys:?}");
     for key in keys {
@@ -87,14 +88,87 @@ async fn a_claim_at_work_outlives_its_expiry_until_its_lease_has_lapsed() {
 async fn nothing_that_is_said_later_makes_a_record_go_earlier() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
-    ledger.admit(round(1, 1), bid(0).keep, None).await.unwrap();
+    ledger.spill(spill(round(1, 1), bid(0).keep)).await.unwrap();
     // The clock of whoever claims is ahead: for them, half of the time is over.
     let mut ahead = bid(300);
     ahead.keep.until = at(600);
     let fence = fresh(&ledger, round(1, 1), ahead).await;
-    assert!(ledger.settle(round(1, 1), fence, None, None).await.unwrap());
+    assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
     let left = left(&redis, FIRST).await;
     assert!(left > Duration::from_secs(590), "{left:?}");
+}
+
+#[tokio::test]
+async fn an_effect_that_is_spent_goes_with_its_round_and_one_that_runs_is_left_to_its_owner() {
+    let redis = Redis::start();
+    let ledger = redis.ledger().await;
+    let effect = |name| ClaimId { what: What::Once(digest(name)), ..round(1, 1) };
+    let key = |name: u8| format!("{}e{:?}", FIRST.strip_suffix("r1").unwrap(), digest(name));
+    let mut hour = bid(0);
+    hour.keep.until = at(3600);
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
+    let [done, running, needed] = [1, 2, 3];
+    for name in [done, needed] {
+        let fence = fresh(&ledger, effect(name), hour).await;
+        assert!(ledger.settle(effect(name), fence, Some(vec![name]), None, vec![]).await.unwrap());
+    }
+    let owner = fresh(&ledger, effect(running), hour).await;
+    let spent = [done, running, 4].map(effect).to_vec();
+    let next = spill(round(1, 2), bid(0).keep);
+    assert!(ledger.settle(round(1, 1), fence, None, Some(next), spent).await.unwrap());
+    let (ten_minutes, of_round) = (Duration::from_secs(600), left(&redis, FIRST).await);
+    assert!(of_round <= ten_minutes && left(&redis, &key(done)).await <= of_round);
+    for name in [running, needed] {
+        assert!(left(&redis, &key(name)).await > ten_minutes);
+    }
+    assert!(redis.keys().await.iter().all(|known| *known != key(4)), "what was never begun has no record");
+    assert!(ledger.renew(effect(running), owner, at(60)).await.unwrap());
+    assert!(ledger.settle(effect(running), owner, None, None, vec![]).await.unwrap());
+    assert!(matches!(ledger.claim(effect(done), hour).await, Ok(Claimed::Done(_))));
+}
+
+/// A clock that is ahead does not make an effect go earlier than its round.
+#[tokio::test]
+async fn a_spent_effect_is_kept_as_long_as_its_round_whatever_the_clock_of_its_owner_says() {
+    let redis = Redis::start();
+    let ledger = redis.ledger().await;
+    let effect = ClaimId { what: What::Once(digest(1)), ..round(1, 1) };
+    let fence = fresh(&ledger, round(1, 1), bid(0)).await;
+    let mut ahead = bid(500);
+    ahead.keep.until = at(3600);
+    let of_effect = fresh(&ledger, effect, ahead).await;
+    assert!(ledger.settle(effect, of_effect, None, None, vec![]).await.unwrap());
+    assert!(ledger.settle(round(1, 1), fence, None, None, vec![effect]).await.unwrap());
+    let key = format!("{}e{:?}", FIRST.strip_suffix("r1").unwrap(), digest(1));
+    let (of_round, of_effect) = (left(&redis, FIRST).await, left(&redis, &key).await);
+    assert!(of_effect + Duration::from_secs(1) > of_round, "{of_effect:?} of {of_round:?}");
+}
+
+#[tokio::test]
+async fn a_caller_at_its_share_is_told_to_wait_and_its_own_rounds_and_all_others_go_on() {
+    let redis = Redis::start();
+    let ledger = redis.builder().principal_bytes(5 << 10).anonymous_bytes(3 << 10).connect().await.unwrap();
+    let of = |share| Bid { keep: Keep { share, ..bid(0).keep }, ..bid(0) };
+    let (mine, yours) = (of(Share::Principal([1; 16])), of(Share::Principal([2; 16])));
+    let fence = fresh(&ledger, round(1, 1), mine).await;
+    fresh(&ledger, round(2, 1), mine).await;
+    let full = ledger.claim(round(3, 1), mine).await;
+    assert!(matches!(full, Err(LedgerError::Full { limit: 5120, .. })), "{full:?}");
+    let large = Spill { state: vec![0; 2000], ..spill(round(4, 1), mine.keep) };
+    assert!(matches!(ledger.spill(large.clone()).await, Err(LedgerError::Full { .. })));
+    let settled = ledger.settle(round(1, 1), fence, None, Some(large), vec![]).await;
+    assert!(matches!(settled, Err(LedgerError::Full { .. })), "{settled:?}");
+    assert_eq!(redis.keys().await.len(), 2, "nothing was half done");
+
+    assert!(matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Running(_))), "what has a record goes on");
+    let effect = ClaimId { what: What::Once(digest(1)), ..round(1, 1) };
+    fresh(&ledger, effect, mine).await;
+    assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
+    assert!(matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Done(None))));
+    fresh(&ledger, round(5, 1), yours).await;
+    fresh(&ledger, round(6, 1), of(Share::Anonymous)).await;
+    assert!(ledger.claim(round(7, 1), of(Share::Anonymous)).await.is_err());
+    fresh(&ledger, round(8, 1), of(Share::Common)).await;
 }
 
 #[tokio::test]
@@ -115,7 +189,7 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     let Ok(Claimed::Running(waiting)) = there.claim(id, bid(1)).await else { panic!() };
     assert!(here.release(id, fence, Orphan::Free, true).await.unwrap(), "somebody waits elsewhere");
     let waiting = tokio::spawn(waiting);
-    assert!(here.settle(id, fence, Some(b"the reply".to_vec()), None).await.unwrap());
+    assert!(here.settle(id, fence, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());
     in_time(waiting).await.unwrap();
     assert!(matches!(there.claim(id, bid(1)).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
 }
@@ -144,9 +218,9 @@ async fn the_claims_that_are_kept_can_be_counted() {
     let (ledger, other) = (redis.ledger().await, redis.builder().prefix("round?").connect().await.unwrap());
     assert_eq!(ledger.claims().await.unwrap(), 0);
     for flow in 1..=20 {
-        ledger.admit(round(flow, 1), keep_from_now(), None).await.unwrap();
+        ledger.spill(spill(round(flow, 1), keep_from_now())).await.unwrap();
     }
-    other.admit(round(1, 1), keep_from_now(), None).await.unwrap();
+    other.spill(spill(round(1, 1), keep_from_now())).await.unwrap();
     for _ in ["taken", "waited for"] {
         ledger.claim(round(1, 1), Bid { keep: keep_from_now(), ..bid(0) }).await.unwrap();
     }
@@ -159,5 +233,5 @@ async fn the_claims_that_are_kept_can_be_counted() {
 
 fn keep_from_now() -> Keep {
     let now = Timestamp::from(std::time::SystemTime::now());
-    Keep { now, until: now + LEASE }
+    Keep { now, until: now + LEASE, share: Share::Common }
 }

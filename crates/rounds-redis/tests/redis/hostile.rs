@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::{
     Redis, bid, fresh, in_time, round,
     shop::{Shop, builder},
+    spill,
 };
 
 /// A shop in which one order was placed and answered, and somebody with access to its Redis.
@@ -119,7 +120,7 @@ async fn what_is_no_claim_fails_and_is_not_taken_for_a_free_one() {
     let key = "rounds:{01010101010101010101010101010101}:r1";
     let _: String = redis.ask("SET", &[key.as_bytes(), b"not a hash"]).await;
     assert!(ledger.claim(round(1, 1), bid(0)).await.is_err());
-    assert!(ledger.admit(round(1, 1), bid(0).keep, None).await.is_err());
+    assert!(ledger.spill(spill(round(1, 1), bid(0).keep)).await.is_err());
     let _: i64 = redis.ask("DEL", &[key.as_bytes()]).await;
     for (field, value) in [("s", "Q"), ("s", ""), ("f", "NaN"), ("u", "x")] {
         let _: i64 = redis.ask("HSET", &[key.as_bytes(), field.as_bytes(), value.as_bytes()]).await;
@@ -142,8 +143,8 @@ async fn a_fence_that_was_turned_back_lets_no_two_replies_out() {
     let (first, second) = (fresh(&ledger, id, bid(0)).await, fresh(&ledger, id, bid(30)).await);
     let _: i64 = redis.ask("HSET", &[key.as_bytes(), b"f", first.to_string().as_bytes()]).await;
     let settled = [
-        ledger.settle(id, first, Some(b"one".to_vec()), None).await.unwrap(),
-        ledger.settle(id, second, Some(b"two".to_vec()), None).await.unwrap(),
+        ledger.settle(id, first, Some(b"one".to_vec()), None, vec![]).await.unwrap(),
+        ledger.settle(id, second, Some(b"two".to_vec()), None, vec![]).await.unwrap(),
     ];
     assert_eq!(settled, [true, false]);
 }
@@ -200,7 +201,7 @@ async fn a_server_that_talks_nonsense_is_as_good_as_none() {
         let id = round(1, 1);
         let claimed = in_time(ledger.claim(id, bid(0))).await;
         assert!(claimed.is_err(), "{} made {claimed:?}", says.escape_ascii());
-        assert!(in_time(ledger.settle(id, 1, None, None)).await.is_err(), "{}", says.escape_ascii());
-        assert!(in_time(ledger.admit(id, bid(0).keep, None)).await.is_err(), "{}", says.escape_ascii());
+        assert!(in_time(ledger.settle(id, 1, None, None, vec![])).await.is_err(), "{}", says.escape_ascii());
+        assert!(in_time(ledger.spill(spill(id, bid(0).keep))).await.is_err(), "{}", says.escape_ascii());
     }
 }

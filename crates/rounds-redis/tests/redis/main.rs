@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rounds::{
     Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger as _, Orphan, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger as _, Orphan, Share, Spill, What},
 };
 use rounds_redis::RedisLedger;
 use server::Redis;
@@ -38,8 +38,13 @@ fn digest(byte: u8) -> Digest {
 
 /// A claim that is kept for ten minutes, at this second.
 fn bid(now: u64) -> Bid {
-    let keep = Keep { now: at(now), until: at(now + 600) };
+    let keep = Keep { now: at(now), until: at(now + 600), share: Share::Common };
     Bid { answers: digest(1), keep, lease: LEASE, orphan: Orphan::Free }
+}
+
+/// What the token of a round could not carry.
+fn spill(id: ClaimId, keep: Keep) -> Spill {
+    Spill { id, keep, state: vec![1] }
 }
 
 /// Claims what nobody has.

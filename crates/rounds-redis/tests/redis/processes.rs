@@ -52,7 +52,7 @@ async fn leg(ledger: RedisLedger) -> &'static str {
     loop {
         match ledger.claim(round(7, 1), bid(0)).await.unwrap() {
             Claimed::Fresh { fence, .. } => {
-                assert!(ledger.settle(round(7, 1), fence, Some(b"the reply".to_vec()), None).await.unwrap());
+                assert!(ledger.settle(round(7, 1), fence, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());
                 return "fresh";
             }
             Claimed::Running(waiting) => waiting.await,

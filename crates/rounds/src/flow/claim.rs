@@ -57,6 +57,11 @@ pub enum Step {
 }
 
 impl Claim {
+    /// A round that was given back, and was last run under this fence.
+    pub fn released(fence: Fence) -> Self {
+        Self { fence, state: State::Free }
+    }
+
     /// A leg asks for the round.
     pub fn take(&mut self, answers: Digest, now: Timestamp, lease_until: Timestamp, orphan: Orphan) -> Step {
         match self.state {
@@ -112,6 +117,24 @@ impl Claim {
                 Orphan::Dead => State::Dead,
             };
         }
+    }
+
+    /// The fence under which it was last run; zero when it never was.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// The digest of the answers that it is run with, or was settled with.
+    pub fn answers(&self) -> Option<Digest> {
+        match self.state {
+            State::Running { answers, .. } | State::Done { answers } => Some(answers),
+            State::Free | State::Dead => None,
+        }
+    }
+
+    /// Whether it is over and was not answered.
+    pub fn is_dead(&self) -> bool {
+        self.state == State::Dead
     }
 
     /// Until when somebody is at work on it.

@@ -89,6 +89,11 @@ impl Entry {
             _ => "",
         }
     }
+
+    /// Whether it is the value of this effect.
+    pub(crate) fn is_once(&self, effect: &str) -> bool {
+        matches!(self, Self::Once { name, .. } if name == effect)
+    }
 }
 
 /// The entries of a journal: those that came with the leg, which no longer change and are shared, then those written since.

@@ -26,10 +26,10 @@ use super::{
     frame::{Call, Driver, Ending, Frame, Handler, Resumption, Step},
     journal::{Fault, Journal},
     link::Link,
-    once::Onces,
+    once::{Answered, Onces},
     reply::Reply,
     route::{self, Errand, Routed},
-    stop::{Stop, overtaken, unavailable},
+    stop::{Stop, not_spilled, overtaken, unavailable},
     view::{RoundId, View},
     weight,
 };
@@ -41,7 +41,7 @@ use crate::{
     exchange::{Exchange, Response},
     gate::{Era, Peer},
     handlers::Handlers,
-    ledger::{Bid, Claimed, Fence, Keep, Orphan, Spill},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
     refusal::Refusal,
     relay::Relay,
@@ -210,6 +210,8 @@ struct Minted {
     span: Span,
     /// What it could not carry.
     spill: Option<Vec<u8>>,
+    /// The effects that it carries the values of, of those that this leg has claimed.
+    spent: Vec<ClaimId>,
 }
 
 impl<'a> Leg<'a> {
@@ -297,11 +299,12 @@ impl<'a> Leg<'a> {
         let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &given);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, given, view, None, deadline).await?;
-        if let Some(Minted { span, spill }) = asked {
-            let admitted = self.core.admit(self.round.next().claim(), self.keep(span), spill).await;
-            if let Err(error) = admitted {
+        // An unknown round is free: a question whose token carries everything needs no record before its answer arrives.
+        if let Some(Minted { span, spill: Some(state), .. }) = asked {
+            let spill = Spill { id: self.round.next().claim(), keep: self.keep(span), state };
+            if let Err(error) = self.core.spill(spill).await {
                 frame.abort();
-                return Ok(X::Response::failed(unavailable(error))?);
+                return Ok(X::Response::failed(not_spilled(error))?);
             }
         }
         self.asked(&response);
@@ -323,6 +326,7 @@ impl<'a> Leg<'a> {
         };
         let deadline = envelope.span.deadline;
         let held = Held { fence, orphan, answers: bid.answers };
+        let answered = Answered { span: envelope.span, fence };
         let again = match envelope.resume.again(spilled.as_deref()) {
             Ok(again) => again,
             Err(refusal) => {
@@ -334,14 +338,14 @@ impl<'a> Leg<'a> {
         let view = match again {
             Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
-                let onces = Onces::of(kept.onces, envelope.span);
+                let onces = Onces::of(kept.onces, answered);
                 let view = self.view(handler, answers, onces, kept.state.clone(), true, &given);
                 *given.0.answers() = Some(without_refused_content(sent));
                 *given.0.state() = kept.state;
                 view
             }
             Again::Journal(pages) => {
-                let onces = Onces::of(vec![], envelope.span);
+                let onces = Onces::of(vec![], answered);
                 let view = self.view(handler, Answers::default(), onces, None, true, &given);
                 let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits);
                 // A frame is made for this leg, so nobody has set it before.
@@ -351,7 +355,7 @@ impl<'a> Leg<'a> {
         };
         let frame = view.frame.clone();
         let concluded = self.run(handler, given, view, Some(held), deadline).await;
-        let recorded = self.record::<X>(held, concluded).await;
+        let recorded = self.record::<X>(held, concluded, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();
@@ -378,7 +382,7 @@ impl<'a> Leg<'a> {
             self.give_back(fence).await;
             return Err(self.refuse(Refusal::FrameGone));
         };
-        let recorded = self.record::<X>(held, concluded).await;
+        let recorded = self.record::<X>(held, concluded, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();
@@ -439,14 +443,15 @@ impl<'a> Leg<'a> {
                 }
             }
             // It may have replied before it went, and its reply is still there.
-            Routed::Gone => match self.core.claim(self.round.claim(), bid).await.map_err(unavailable)? {
-                Claimed::Done(Some(reply)) => self.replay::<X>(&reply),
-                claimed => {
-                    if let Claimed::Fresh { fence, .. } = claimed {
-                        self.give_back(fence).await;
-                    }
+            Routed::Gone => match self.core.claim(self.round.claim(), bid).await {
+                Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
+                Ok(Claimed::Fresh { fence, .. }) => {
+                    self.give_back(fence).await;
                     Err(self.refuse(Refusal::FrameGone))
                 }
+                // A full ledger has no record of the round, and so no reply.
+                Ok(_) | Err(LedgerError::Full { .. }) => Err(self.refuse(Refusal::FrameGone)),
+                Err(away) => Err(unavailable(away).into()),
             },
         }
     }
@@ -755,6 +760,7 @@ impl<'a> Leg<'a> {
             }),
             asked,
         };
+        let spent = frame.onces.spent(|name| envelope.resume.carries(name));
         let (state, spill) = self.mint(&mut envelope)?;
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(patience).as_millis() as u64;
@@ -763,7 +769,7 @@ impl<'a> Leg<'a> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        Ok((Minted { span, spill }, asks))
+        Ok((Minted { span, spill, spent }, asks))
     }
 
     /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.
@@ -791,7 +797,7 @@ impl<'a> Leg<'a> {
     /// How long a round is remembered: longer than its token is good, as an instance whose clock is behind may still take
     /// it, and a leg that waits past its end is not to find the outcome forgotten.
     fn keep(&self, span: Span) -> Keep {
-        Keep { now: self.core.now(), until: span.remembered_until() + self.core.limits.wait }
+        self.core.keep(span.remembered_until(), self.binding.principal)
     }
 
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
@@ -799,6 +805,7 @@ impl<'a> Leg<'a> {
         &self,
         Held { fence, orphan, answers }: Held,
         concluded: Concluded<X::Response>,
+        frame: &Frame,
     ) -> Result<X::Response, Stop> {
         let (minted, concluded) = match concluded {
             Ok((minted, response)) => (minted, Ok(response)),
@@ -815,13 +822,23 @@ impl<'a> Leg<'a> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
-        let spill = minted.and_then(|Minted { span, spill }| {
-            Some(Spill { id: self.round.next().claim(), keep: self.keep(span), state: spill? })
-        });
-        match self.core.settle(self.round.claim(), fence, answers, reply, spill).await {
+        let (spill, spent) = match minted {
+            Some(Minted { span, spill, spent }) => {
+                let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
+                (spill, spent)
+            }
+            // The flow is over.
+            None => (None, frame.onces.spent(|_| true)),
+        };
+        match self.core.settle(self.round.claim(), fence, answers, reply, spill, spent).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken().for_good(orphan)),
-            Err(error) => Err(Stop::from(unavailable(error)).for_good(orphan)),
+            Err(error) => {
+                if let LedgerError::Full { .. } = error {
+                    self.give_back(fence).await;
+                }
+                Err(Stop::from(unavailable(error)).for_good(orphan))
+            }
         }
     }
 

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{failure::RecordedFailure, view::View};
 use crate::{
+    clock::Timestamp,
     error::{FlowError, place},
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Orphan, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Orphan, What},
     limits::Limits,
     observe::Station,
     seal::{Digest, envelope::Span},
@@ -21,8 +22,15 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Onces {
     known: Mutex<Known>,
-    /// When the flow is over; none on the first leg, of which no other leg will ever know.
-    span: Option<Span>,
+    /// The round that this leg answers; none on the first leg, of which no other leg will ever know.
+    answered: Option<Answered>,
+}
+
+/// The round that a leg answers, as it claimed it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) span: Span,
+    pub(crate) fence: Fence,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +49,8 @@ struct Known {
     used: BTreeSet<String>,
     /// Those whose effects have begun and not come to an end, in this run or in a task that outlives one.
     under_way: BTreeSet<String>,
+    /// Those that this leg has claimed in the ledger.
+    claimed: Vec<(String, ClaimId)>,
 }
 
 impl Known {
@@ -88,7 +98,7 @@ impl Known {
 
 /// An attempt at an effect that failed.
 #[derive(Debug)]
-struct Attempt {
+pub(crate) struct Attempt {
     step: Option<String>,
     failure: RecordedFailure,
     /// As it travels in a state, in the place of a value. It is no JSON: an instance that does not know of attempts takes it for a value
@@ -112,6 +122,11 @@ impl Attempt {
         Self { step: written.step, text: format!("{}{json}", Self::MARK), failure }
     }
 
+    /// Whether this is an attempt, and not a value.
+    pub(crate) fn is(text: &str) -> bool {
+        text.starts_with(Self::MARK)
+    }
+
     /// None for what is no attempt, or one of a kind that is not known here.
     fn read(text: &str) -> Option<Self> {
         let Written { step, failure } = serde_json::from_str(text.strip_prefix(Self::MARK)?).ok()?;
@@ -120,7 +135,7 @@ impl Attempt {
 }
 
 impl Onces {
-    pub(crate) fn of(values: Vec<(String, String)>, span: Span) -> Self {
+    pub(crate) fn of(values: Vec<(String, String)>, answered: Answered) -> Self {
         let mut known = Known::default();
         for (name, value) in values {
             match Attempt::read(&value) {
@@ -129,7 +144,7 @@ impl Onces {
                 None => drop(known.values.entry(name).or_insert(value)),
             }
         }
-        Self { known: Mutex::new(known), span: Some(span) }
+        Self { known: Mutex::new(known), answered: Some(answered) }
     }
 
     /// The handler is called again: each name may be used once more, and the attempts at each are met again.
@@ -167,7 +182,7 @@ impl Onces {
         let failed = failed
             .iter()
             .flat_map(|(name, attempts)| attempts.iter().map(|attempt| (name.clone(), attempt.text.clone())));
-        let lost = under_way.iter().filter(|name| self.span.is_none() && !values.contains_key(*name));
+        let lost = under_way.iter().filter(|name| self.answered.is_none() && !values.contains_key(*name));
         let lost = lost.map(|name| (name.clone(), LOST.to_owned()));
         // A value comes after the attempts before it.
         failed.chain(values.clone()).chain(lost).collect()
@@ -176,6 +191,13 @@ impl Onces {
     /// What their values take of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.known().bytes()
+    }
+
+    /// The effects that this leg has claimed and that no later leg will claim, given whether a later leg knows the value of an effect.
+    pub(crate) fn spent(&self, is_carried: impl Fn(&str) -> bool) -> Vec<ClaimId> {
+        let known = self.known();
+        let spent = known.claimed.iter().filter(|(name, _)| is_carried(name));
+        spent.map(|(_, id)| *id).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -304,14 +326,18 @@ impl View {
 
     /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
     async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
-        let Some(span) = self.frame.onces.span else { return Ok(Turn::Run(None)) };
+        let Some(answered) = self.frame.onces.answered else { return Ok(Turn::Run(None)) };
         let core = &self.frame.core;
-        let keep = Keep { now: core.now(), until: span.deadline_remembered_until() + core.limits.wait };
+        // As long as the round runs, another leg may take it over and come to this effect. The round's end makes it shorter: see `spent`.
+        let keep = core.keep(answered.span.deadline_remembered_until(), self.frame.principal);
         let give_up = keep.now + core.limits.wait;
+        let id = self.once_id(name);
         let mut bid = Bid { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
+        self.frame.onces.known().claimed.push((name.to_owned(), id));
         loop {
             bid.keep.now = core.now();
-            let waiting = match core.claim(self.once_id(name), bid).await.map_err(FlowError::retry)? {
+            self.owns_its_round(answered, bid.keep.now).await?;
+            let waiting = match core.claim(id, bid).await.map_err(FlowError::retry)? {
                 Claimed::Fresh { fence, .. } => return Ok(Turn::Run(Some(fence))),
                 Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
                 Claimed::Running(waiting) => waiting,
@@ -328,8 +354,23 @@ impl View {
         }
     }
 
+    /// Whether an effect may begin that the ledger does not know. It may not in a run that was overtaken and has not noticed for so long that
+    /// the effects of the run that replied are forgotten. That happens after the round's token has expired, when no other run begins any more:
+    /// so a run that still has the round then keeps it.
+    async fn owns_its_round(&self, Answered { span, fence }: Answered, now: Timestamp) -> Result<(), FlowError> {
+        if now < span.expires_at {
+            return Ok(());
+        }
+        let core = &self.frame.core;
+        match core.ledger.renew(self.round.claim(), fence, now + core.limits.lease).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
+            Err(error) => Err(FlowError::retry(error)),
+        }
+    }
+
     fn once_id(&self, name: &str) -> ClaimId {
-        ClaimId { flow: self.round.flow.in_ledger(), what: What::Once(self.once_digest(name)) }
+        ClaimId { what: What::Once(self.once_digest(name)), ..self.round.claim() }
     }
 
     fn once_digest(&self, name: &str) -> Digest {
@@ -405,7 +446,7 @@ impl Release<'_> {
             let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
             let (core, name) = (frame.core.clone(), self.name.to_owned());
             begun(async move {
-                if let Err(error) = core.settle(id, fence, answers, kept, None).await {
+                if let Err(error) = core.settle(id, fence, answers, kept, None, vec![]).await {
                     tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
                 }
             });
@@ -467,15 +508,14 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, Fl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Timestamp;
 
-    const SPAN: Span = {
+    const ANSWERED: Answered = {
         let then = Timestamp::from_millis(1_800_000_000_000);
-        Span { issued_at: then, expires_at: then, deadline: then }
+        Answered { span: Span { issued_at: then, expires_at: then, deadline: then }, fence: 1 }
     };
 
     fn resumed(onces: &[(&str, &str)]) -> Onces {
-        Onces::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), SPAN)
+        Onces::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), ANSWERED)
     }
 
     #[test]
@@ -533,5 +573,22 @@ mod tests {
         let onces = resumed(&[("charge", attempt), ("charge", "7")]);
         assert_eq!(onces.known().values.get("charge").map(String::as_str), Some(attempt), "it hides the value");
         assert_eq!(onces.known().meet_failure("charge"), None);
+    }
+
+    #[test]
+    fn an_effect_is_spent_when_its_value_is_carried_and_not_when_only_a_failed_attempt_is() {
+        use crate::seal::envelope::{Kept, Posing, Resume};
+        let onces = resumed(&[("paid", "1"), ("failed", r#"!{"failure":{"Words":"no"}}"#), ("lost", LOST)]);
+        let id = |number| ClaimId { flow: crate::FlowId::from_bytes([1; 16]), what: What::Round(number) };
+        onces.known().claimed =
+            ["paid", "failed", "lost", "under way"].into_iter().map(str::to_owned).zip((1..).map(id)).collect();
+        let carried = |onces| Resume::of(Kept { onces, ..Kept::default() }, Posing::default());
+        let next = carried(vec![
+            ("failed".to_owned(), r#"!{"failure":{"Words":"no"}}"#.to_owned()),
+            ("paid".to_owned(), "1".to_owned()),
+            ("lost".to_owned(), LOST.to_owned()),
+        ]);
+        assert_eq!(onces.spent(|name| next.carries(name)), [id(1), id(3)]);
+        assert_eq!(onces.spent(|_| true).len(), 4, "where the flow is over, all of them");
     }
 }

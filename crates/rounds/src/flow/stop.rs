@@ -75,7 +75,13 @@ pub(super) fn overtaken() -> Stop {
     FlowError::retry("another instance took the round over").into()
 }
 
+/// A step of the ledger that was not taken: it is away, or full. The same request may be sent again.
 pub(super) fn unavailable(error: LedgerError) -> FlowError {
+    FlowError::retry(error)
+}
+
+/// The same for a first leg, which has no token that could be sent again: where there is no room, the caller reads so.
+pub(super) fn not_spilled(error: LedgerError) -> FlowError {
     match error {
         full @ LedgerError::Full { .. } => FlowError::Busy(full),
         away => FlowError::retry(away),

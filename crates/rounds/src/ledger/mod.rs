@@ -29,13 +29,23 @@ use crate::{
 /// keeps, and who can write to its store can forge nothing. Nor are the names its own: the flow's name and the effects' are
 /// digests. Only a [`MemoryLedger`], which lives where the keys do, is given things to keep as they are.
 pub trait Ledger: Any + Send + Sync {
-    /// A new flow is about to hand out its first token. Refuse it with [`LedgerError::Full`] when the claims of all
-    /// open flows would no longer fit; a flow that was let in is never refused later.
+    /// Records what the first token of a flow could not carry, before the token leaves. It is given to every run of its round. This is
+    /// the only step that a first leg takes: a question whose token carries everything has no record until its answer arrives.
     ///
-    /// `spill` is what the token could not carry, if there is such a thing. It is given to whoever claims the round.
-    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>>;
+    /// # Errors
+    ///
+    /// [`LedgerError::Full`] when it does not fit. The token does not leave then.
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>>;
 
-    /// A leg wants to answer a round. A round that is not known yet is free.
+    /// A leg wants to answer a round, or to run an effect. One that the ledger does not know is free.
+    ///
+    /// A claim that is given out reserves all that its record will ever take: [`settle`](Self::settle) fails for lack of room only where it
+    /// brings a spill.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Full`] when a new record does not fit. Nothing has run then, and the leg is told to send the same request again. A
+    /// claim that has a record is never refused for lack of room, whatever its state.
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
 
     /// The owner is still at work. False when the round was taken over.
@@ -46,12 +56,21 @@ pub trait Ledger: Any + Send + Sync {
     ///
     /// `spill` is what the token in the reply could not carry. It is recorded in the same step, and in no other case. The
     /// round's own is no longer needed.
+    ///
+    /// `spent` are effects of the same flow that no later leg can ask for: the flow is over, or the token in the reply carries their values.
+    /// A ledger keeps each of them for as long as the round's own record at most; one that still runs it leaves as it is. This is the only
+    /// thing that makes a record go earlier than it was promised.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Full`] when the spill does not fit: then nothing was recorded, and the owner gives the claim back.
     fn settle(
         &self,
         id: ClaimId,
         fence: Fence,
         reply: Option<Vec<u8>>,
         spill: Option<Spill>,
+        spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
@@ -87,8 +106,9 @@ pub enum What {
     Once(Digest),
 }
 
-/// How long a record is kept: not for a moment less than until `until`, as forgetting a claim earlier would let its
-/// token be used again.
+/// How long a record is kept, and whose share of the store it counts against.
+///
+/// It is kept not for a moment less than until `until`, because forgetting a claim earlier would let its token be used again.
 #[derive(Debug, Clone, Copy)]
 pub struct Keep {
     /// The time now.
@@ -96,6 +116,21 @@ pub struct Keep {
     /// When the token that the record guards has expired by every clock of the fleet, and no leg waits for its outcome any
     /// more: its expiry, a minute, and [the wait limit](crate::Limits::wait).
     pub until: Timestamp,
+    /// The caller's share.
+    pub share: Share,
+}
+
+/// Whose share of a store a record counts against, so that one caller cannot use up what all of them need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Share {
+    /// The server has not told any principals apart: the whole store belongs to its callers together.
+    #[default]
+    Common,
+    /// The server tells principals apart, and this caller has none. All such callers have one share.
+    Anonymous,
+    /// A principal, by a digest that only this server can make: a store does not learn the name, and cannot check a guess.
+    Principal([u8; 16]),
 }
 
 /// What a leg brings along when it claims a round.
@@ -159,10 +194,12 @@ impl fmt::Debug for Claimed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// There is no room for another flow.
-    #[error("the ledger is full: no more than {limit} open claims are kept")]
+    /// There is no room for another record, in all or in the caller's [`Share`].
+    #[error("the ledger is full: {whose} may take {limit} bytes, and there is no room for another")]
     Full {
-        /// How many claims it keeps.
+        /// Whose records there are too many of: a plural, such as "all records".
+        whose: &'static str,
+        /// How many bytes they may take.
         limit: usize,
     },
     /// The store cannot be reached, or did not do what it was told.

@@ -3,17 +3,33 @@
 
 use std::any::Any;
 
-use super::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, MemoryLedger, Spill};
+use super::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, MemoryLedger, Share, Spill};
 use crate::{
+    clock::Timestamp,
     rounds::Core,
     seal::{Digest, record::Place},
 };
 
 impl Core {
-    /// Lets a new flow in, with what its first token could not carry.
-    pub(crate) async fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> Result<(), LedgerError> {
-        let spill = spill.map(|state| self.sealed(Place::Spill(id), state));
-        self.ledger.admit(id, keep, spill).await
+    /// Records what the first token of a flow could not carry.
+    pub(crate) async fn spill(&self, spill: Spill) -> Result<(), LedgerError> {
+        self.ledger.spill(self.sealed_spill(spill)).await
+    }
+
+    /// Whose share of the ledger the records of this principal count against. A ledger elsewhere does not get the digest itself, by which it
+    /// could check whether a name that it knows is among them.
+    pub(crate) fn share(&self, principal: Option<Digest>) -> Share {
+        match principal {
+            None if self.identifies_principals() => Share::Anonymous,
+            None => Share::Common,
+            Some(principal) if self.keeps_to_itself() => Share::Principal(principal.half()),
+            Some(principal) => Share::Principal(self.record_keys().sealing().share(principal)),
+        }
+    }
+
+    /// How long a record is kept from now on, of a flow of this principal.
+    pub(crate) fn keep(&self, until: Timestamp, principal: Option<Digest>) -> Keep {
+        Keep { now: self.now(), until: until + self.limits.wait, share: self.share(principal) }
     }
 
     /// Claims. What cannot be opened is as good as gone: it is never taken for something that has not happened.
@@ -35,10 +51,15 @@ impl Core {
         answers: Digest,
         outcome: Option<Vec<u8>>,
         spill: Option<Spill>,
+        spent: Vec<ClaimId>,
     ) -> Result<bool, LedgerError> {
         let outcome = outcome.map(|outcome| self.sealed(Place::Outcome(id, answers), outcome));
-        let spill = spill.map(|spill| Spill { state: self.sealed(Place::Spill(spill.id), spill.state), ..spill });
-        self.ledger.settle(id, fence, outcome, spill).await
+        let spill = spill.map(|spill| self.sealed_spill(spill));
+        self.ledger.settle(id, fence, outcome, spill, spent).await
+    }
+
+    fn sealed_spill(&self, spill: Spill) -> Spill {
+        Spill { state: self.sealed(Place::Spill(spill.id), spill.state), ..spill }
     }
 
     /// Whether the ledger is in the memory of this process, where the keys are.

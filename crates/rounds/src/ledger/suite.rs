@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, Spill, What};
+use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, Share, Spill, What};
 use crate::{
     clock::{Clock as _, SystemClock, Timestamp},
     seal::{Digest, FlowId},
@@ -31,6 +31,8 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_waiter_is_woken_by_the_outcome(&ledger().await).await;
     an_awaited_round_is_not_released(&ledger().await).await;
     a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(&ledger().await).await;
+    a_spent_effect_is_remembered_with_its_round_and_one_at_work_goes_on(&ledger().await).await;
+    whose_share_a_claim_counts_against_changes_nothing_else(&ledger().await).await;
     of_many_at_once_one_is_fresh(Arc::new(ledger().await)).await;
 }
 
@@ -49,7 +51,7 @@ fn now() -> Timestamp {
 fn bid_at(now: Timestamp, answers: &str, orphan: Orphan) -> Bid {
     Bid {
         answers: Digest::of_principal(answers),
-        keep: Keep { now, until: now + Duration::from_secs(600) },
+        keep: Keep { now, until: now + Duration::from_secs(600), share: Share::Common },
         lease: LEASE,
         orphan,
     }
@@ -72,13 +74,11 @@ async fn fresh(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> u32 {
 
 async fn settle(ledger: &impl Ledger, id: ClaimId, fence: u32, reply: Option<&str>) -> bool {
     let reply = reply.map(|reply| reply.as_bytes().to_vec());
-    ledger.settle(id, fence, reply, None).await.expect("the ledger is there")
+    ledger.settle(id, fence, reply, None, vec![]).await.expect("the ledger is there")
 }
 
 async fn a_free_round_is_given_once(ledger: &impl Ledger) {
     let round = round();
-    let keep = bid("yes").keep;
-    ledger.admit(round, keep, None).await.expect("there is room for one flow");
     fresh(ledger, round, bid("yes")).await;
     assert!(matches!(claim(ledger, round, bid("yes")).await, Claimed::Running(_)), "equal answers wait");
     let other = claim(ledger, round, bid("no")).await;
@@ -201,7 +201,8 @@ async fn a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(ledg
     };
     let first = round();
     let keep = bid("yes").keep;
-    ledger.admit(first, keep, Some(b"first".to_vec())).await.expect("there is room for one flow");
+    let spill = |id, state: &[u8]| Spill { id, keep, state: state.to_vec() };
+    ledger.spill(spill(first, b"first")).await.expect("there is room for one state");
     let (fence, state) = spilled(first, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"first"[..]));
     let released = ledger.release(first, fence, Orphan::Free, false).await;
@@ -212,15 +213,56 @@ async fn a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(ledg
     assert_eq!(state.as_deref(), Some(&b"first"[..]), "and whoever takes over");
 
     let next = ClaimId { what: What::Round(2), ..first };
-    let spill = |state: &[u8]| Some(Spill { id: next, keep, state: state.to_vec() });
-    let late = ledger.settle(first, old, None, spill(b"of one who lost the round")).await;
+    let late = ledger.settle(first, old, None, Some(spill(next, b"of one who lost the round")), vec![]).await;
     assert!(!late.expect("the ledger is there"));
-    let settled = ledger.settle(first, new, None, spill(b"next")).await;
+    let settled = ledger.settle(first, new, None, Some(spill(next, b"next")), vec![]).await;
     assert!(settled.expect("the ledger is there"));
     let (_, state) = spilled(next, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"next"[..]));
     let (_, state) = spilled(ClaimId { what: What::Round(3), ..first }, bid("yes")).await;
     assert_eq!(state, None);
+}
+
+async fn a_spent_effect_is_remembered_with_its_round_and_one_at_work_goes_on(ledger: &impl Ledger) {
+    let round = round();
+    let effect = |name| ClaimId { what: What::Once(Digest::of_once(round.flow, name)), ..round };
+    let mut longer = bid("yes");
+    longer.keep.until = longer.keep.until + Duration::from_secs(3600);
+    let fence = fresh(ledger, round, bid("yes")).await;
+    let done = fresh(ledger, effect("done"), longer).await;
+    assert!(settle(ledger, effect("done"), done, Some("the value")).await);
+    let running = fresh(ledger, effect("running"), longer).await;
+    let failed = fresh(ledger, effect("failed"), longer).await;
+    let released = ledger.release(effect("failed"), failed, Orphan::Free, false).await;
+    assert!(!released.expect("the ledger is there"));
+
+    let spent = ["done", "running", "failed", "never begun"].map(effect).to_vec();
+    let late = ledger.settle(round, fence.wrapping_add(1), None, None, spent.clone()).await;
+    assert!(!late.expect("the ledger is there"), "with another fence nothing is settled");
+    let settled = ledger.settle(round, fence, Some(b"the reply".to_vec()), None, spent).await;
+    assert!(settled.expect("the ledger is there"));
+    match claim(ledger, effect("done"), longer).await {
+        Claimed::Done(Some(value)) => assert_eq!(value, b"the value"),
+        other => panic!("it is kept as long as its round, got {other:?}"),
+    }
+    let again = claim(ledger, effect("running"), longer).await;
+    assert!(matches!(again, Claimed::Running(_)), "{again:?}");
+    assert!(settle(ledger, effect("running"), running, Some("late")).await, "its owner still has it");
+    assert!(fresh(ledger, effect("failed"), longer).await > failed, "the fence rises");
+    fresh(ledger, effect("never begun"), longer).await;
+}
+
+async fn whose_share_a_claim_counts_against_changes_nothing_else(ledger: &impl Ledger) {
+    let mut claims = Vec::new();
+    for share in [Share::Common, Share::Anonymous, Share::Principal([1; 16]), Share::Principal([2; 16])] {
+        let (round, mut bid) = (round(), bid("yes"));
+        bid.keep.share = share;
+        claims.push((round, bid, fresh(ledger, round, bid).await));
+    }
+    for (round, bid, fence) in claims {
+        assert!(settle(ledger, round, fence, Some("the reply")).await);
+        assert!(matches!(claim(ledger, round, bid).await, Claimed::Done(Some(_))), "{:?}", bid.keep.share);
+    }
 }
 
 async fn of_many_at_once_one_is_fresh(ledger: Arc<impl Ledger>) {

@@ -34,8 +34,9 @@ impl Digest {
         Self::of_parts("principal", name.as_bytes())
     }
 
-    /// The first half, for what only has to be known again: it travels in every token of a durable flow.
-    fn half(self) -> Fingerprint {
+    /// The first half, for what only has to be known again: it travels in every token of a durable flow, and is in every claim that a ledger
+    /// in memory keeps.
+    pub(crate) fn half(self) -> Fingerprint {
         let mut half = Fingerprint::default();
         half.copy_from_slice(&self.0[..size_of::<Fingerprint>()]);
         half

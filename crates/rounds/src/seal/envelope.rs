@@ -12,7 +12,10 @@ use super::{
 pub(crate) use crate::kind::{Kind, Method};
 use crate::{
     clock::Timestamp,
-    flow::journal::{Pages, PagesWithoutTexts},
+    flow::{
+        journal::{Pages, PagesWithoutTexts},
+        once::Attempt,
+    },
     refusal::Refusal,
 };
 
@@ -139,6 +142,18 @@ impl Resume {
         match self {
             Self::Handler(kept) | Self::Posed(kept, _) => kept.state.as_deref(),
             _ => None,
+        }
+    }
+
+    /// Whether a leg that goes on from here knows the value of this effect, and so does not ask the ledger for it.
+    pub(crate) fn carries(&self, name: &str) -> bool {
+        match self {
+            Self::Handler(kept) | Self::Posed(kept, _) => {
+                kept.onces.iter().any(|(known, text)| known == name && !Attempt::is(text))
+            }
+            Self::Journal(pages) => pages.entries.iter().any(|entry| entry.is_once(name)),
+            // Nothing else is written with values of effects in it: what spills is looked at before it does.
+            Self::Frame | Self::FrameAt(_) | Self::Spilled(_) | Self::JournalWithoutTexts(_) => false,
         }
     }
 

@@ -11,6 +11,8 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use super::Digest;
+
 /// The shortest key a ring takes, in bytes.
 pub(crate) const MIN_KEY_BYTES: usize = 32;
 
@@ -236,6 +238,13 @@ impl DerivedKey {
         let mut id = KeyId::default();
         expand(&secret[..], &[b"rounds/key-id/1"], &mut id);
         Self { id, secret }
+    }
+
+    /// By what a ledger knows a principal's share: the same wherever this key is, and a digest that nobody makes without it.
+    pub(crate) fn share(&self, principal: Digest) -> [u8; 16] {
+        let mut share = [0; 16];
+        expand(&self.secret[..], &[b"rounds/share/1\0", principal.as_bytes()], &mut share);
+        share
     }
 }
 

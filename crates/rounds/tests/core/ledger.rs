@@ -1,4 +1,4 @@
-//! The ledger, when it is full and when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
+//! The ledger when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
 
 use crate::common::{
     Stage, asks_for_a_retry,
@@ -8,45 +8,16 @@ use crate::common::{
     ring, secs, shop, small,
 };
 use rounds::{
-    ledger::MemoryLedger,
     observe::{Outcome, Station},
     test::Clock,
 };
 use serde_json::json;
 
 #[tokio::test]
-async fn when_it_is_full_new_flows_are_shed_in_words_and_open_ones_go_on() {
-    let stage = Stage::with(shop(), |builder| builder.ledger(MemoryLedger::with_limits(2, 1 << 20))).await;
-    let (one, two) = (stage.order().await, stage.order().await);
-    let shed = stage.client.call("order", json!({"item": "tea"})).await;
-    assert!(shed.is_tool_error());
-    assert_eq!(shed.text(), "the server is busy: try again in a moment");
-    // Also in a round of their own that is not the first.
-    let one = one.retry().send(&stage.client).await.asked();
-    assert_eq!(one.accept("size", small()).send(&stage.client).await.text(), "Small order number 1");
-    assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
-    assert_eq!(two.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
-    // There is room again when the tokens of the others are good for nothing, by anybody's clock.
-    stage.clock.advance(secs(689));
-    assert!(stage.client.call("order", json!({})).await.is_tool_error());
-    stage.clock.advance(secs(1));
-    assert_eq!(stage.order().await.keys(), ["size"]);
-}
-
-#[tokio::test]
-async fn prompts_and_resources_are_shed_with_an_error() {
-    let stage = Stage::with(shop(), |builder| builder.ledger(MemoryLedger::with_limits(0, 0))).await;
-    for leg in [stage.client.prompt("order", json!({})).await, stage.client.read("shop://order").await] {
-        assert_eq!(leg.error()["code"], -32603);
-        assert_eq!(leg.error()["message"], "the server is busy: try again in a moment");
-    }
-}
-
-#[tokio::test]
 async fn a_call_that_asks_nothing_needs_no_ledger() {
     let ledger = Faulty::new();
     let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
-    for step in [Step::Admit, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
+    for step in [Step::Spill, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
         ledger.is_away_at(step);
     }
     let uninvited = json!({"name": "order", "inputResponses": {"size": {"action": "decline"}}});
@@ -54,16 +25,18 @@ async fn a_call_that_asks_nothing_needs_no_ledger() {
 }
 
 #[tokio::test]
-async fn away_when_a_flow_begins_it_asks_for_a_retry_and_hands_out_no_token() {
+async fn a_flow_begins_without_a_ledger_and_its_question_is_answered_when_there_is_one() {
     let ledger = Faulty::new();
     let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
-    ledger.is_away_at(Step::Admit);
-    let leg = stage.client.call("order", json!({})).await;
+    for step in [Step::Spill, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
+        ledger.is_away_at(step);
+    }
+    let accepted = stage.order().await.accept("size", small());
+    let leg = accepted.send(&stage.client).await;
     asks_for_a_retry(&leg);
-    assert!(!leg.response().to_string().contains("r1."), "{}", leg.response());
     assert!(!leg.response().to_string().contains("cable"), "why is for the log");
     ledger.is_back();
-    assert_eq!(stage.client.call("order", json!({})).await.asked().keys(), ["size"]);
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ mod methods;
 mod once;
 mod principal;
 mod replay;
+mod room;
 mod sealed;
 mod spill;
 mod time;

@@ -201,7 +201,7 @@ async fn a_reply_too_large_to_keep_is_sent_and_its_retry_is_refused_and_never_ru
 
 #[tokio::test]
 async fn the_retry_of_an_evicted_reply_is_refused_and_never_run() {
-    let one_reply = MemoryLedger::with_limits(100, 150);
+    let one_reply = MemoryLedger::new().with_reply_bytes(150);
     let stage = Stage::with(shop(), |builder| builder.ledger(one_reply)).await;
     let first = stage.order().await.accept("size", small());
     let second = stage.order().await.accept("size", large());

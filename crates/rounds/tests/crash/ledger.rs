@@ -9,7 +9,7 @@ use std::{
 
 use rounds::{
     BoxFuture, Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Share, Spill, What},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -35,10 +35,10 @@ enum SavedWhat {
 
 #[derive(Serialize, Deserialize)]
 enum Step {
-    Admit { now: Timestamp, until: Timestamp, spill: Option<Vec<u8>> },
+    Spill { now: Timestamp, until: Timestamp, state: Vec<u8> },
     Claim { answers: Digest, now: Timestamp, until: Timestamp, lease: Duration, dies: bool },
     Renew { fence: Fence, lease_until: Timestamp },
-    Settle { fence: Fence, reply: Option<Vec<u8>>, spill: Option<SavedSpill> },
+    Settle { fence: Fence, reply: Option<Vec<u8>>, spill: Option<SavedSpill>, spent: Vec<Digest> },
     Release { fence: Fence, dies: bool },
 }
 
@@ -53,7 +53,7 @@ struct SavedSpill {
 
 impl SavedSpill {
     fn of(spill: &Spill) -> Self {
-        let Spill { id: ClaimId { what: What::Round(round), .. }, keep: Keep { now, until }, ref state } = *spill
+        let Spill { id: ClaimId { what: What::Round(round), .. }, keep: Keep { now, until, .. }, ref state } = *spill
         else {
             panic!("a state is spilled for a round: {spill:?}");
         };
@@ -62,8 +62,12 @@ impl SavedSpill {
 
     fn restored(self, flow: FlowId) -> Spill {
         let id = ClaimId { flow, what: What::Round(self.round) };
-        Spill { id, keep: Keep { now: self.now, until: self.until }, state: self.state }
+        Spill { id, keep: keep(self.now, self.until), state: self.state }
     }
+}
+
+fn keep(now: Timestamp, until: Timestamp) -> Keep {
+    Keep { now, until, share: Share::Common }
 }
 
 impl FileLedger {
@@ -97,15 +101,16 @@ async fn take(memory: &MemoryLedger, line: Line) {
     let id = ClaimId { flow: line.flow, what };
     let orphan = |dies| if dies { Orphan::Dead } else { Orphan::Free };
     match line.step {
-        Step::Admit { now, until, spill } => memory.admit(id, Keep { now, until }, spill).await.unwrap(),
+        Step::Spill { now, until, state } => memory.spill(Spill { id, keep: keep(now, until), state }).await.unwrap(),
         Step::Claim { answers, now, until, lease, dies } => {
-            let bid = Bid { answers, keep: Keep { now, until }, lease, orphan: orphan(dies) };
+            let bid = Bid { answers, keep: keep(now, until), lease, orphan: orphan(dies) };
             drop(memory.claim(id, bid).await.unwrap());
         }
         Step::Renew { fence, lease_until } => drop(memory.renew(id, fence, lease_until).await.unwrap()),
-        Step::Settle { fence, reply, spill } => {
+        Step::Settle { fence, reply, spill, spent } => {
             let spill = spill.map(|spill| spill.restored(id.flow));
-            memory.settle(id, fence, reply, spill).await.unwrap();
+            let spent = spent.into_iter().map(|effect| ClaimId { what: What::Once(effect), ..id }).collect();
+            memory.settle(id, fence, reply, spill, spent).await.unwrap();
         }
         Step::Release { fence, dies } => drop(memory.release(id, fence, orphan(dies), false).await.unwrap()),
     }
@@ -122,18 +127,19 @@ fn append(log: &mut File, id: ClaimId, step: Step) -> Result<(), LedgerError> {
 }
 
 impl Ledger for FileLedger {
-    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
-            self.memory.admit(id, keep, spill.clone()).await?;
-            append(&mut log, id, Step::Admit { now: keep.now, until: keep.until, spill })
+            self.memory.spill(spill.clone()).await?;
+            let Spill { id, keep, state } = spill;
+            append(&mut log, id, Step::Spill { now: keep.now, until: keep.until, state })
         })
     }
 
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
-            let Bid { answers, keep: Keep { now, until }, lease, orphan } = bid;
+            let Bid { answers, keep: Keep { now, until, .. }, lease, orphan } = bid;
             let claimed = self.memory.claim(id, bid).await?;
             append(&mut log, id, Step::Claim { answers, now, until, lease, dies: orphan == Orphan::Dead })?;
             if matches!(claimed, Claimed::Fresh { .. }) {
@@ -157,13 +163,19 @@ impl Ledger for FileLedger {
         fence: Fence,
         reply: Option<Vec<u8>>,
         spill: Option<Spill>,
+        spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
             self.reach("settling", id);
             let saved = spill.as_ref().map(SavedSpill::of);
-            append(&mut log, id, Step::Settle { fence, reply: reply.clone(), spill: saved })?;
-            let settled = self.memory.settle(id, fence, reply, spill).await;
+            let effects = spent.iter().map(|effect| match effect.what {
+                What::Once(name) => name,
+                other => panic!("only effects are spent: {other:?}"),
+            });
+            let step = Step::Settle { fence, reply: reply.clone(), spill: saved, spent: effects.collect() };
+            append(&mut log, id, step)?;
+            let settled = self.memory.settle(id, fence, reply, spill, spent).await;
             self.reach("settled", id);
             settled
         })
@@ -198,11 +210,10 @@ async fn it_passes_the_suite_and_remembers_after_a_restart() {
     let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
     let answers: Digest = serde_json::from_value(serde_json::json!([7; 32].to_vec())).unwrap();
     let at = Timestamp::from_millis;
-    let keep = Keep { now: at(1), until: at(u64::MAX) };
-    let bid = Bid { answers, keep, lease: Duration::from_millis(200), orphan: Orphan::Free };
+    let bid = Bid { answers, keep: keep(at(1), at(u64::MAX)), lease: Duration::from_millis(200), orphan: Orphan::Free };
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Fresh { fence: 1, .. })));
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Running(_))));
-    assert!(open().await.settle(id, 1, Some(b"the reply".to_vec()), None).await.unwrap());
+    assert!(open().await.settle(id, 1, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
     std::fs::remove_dir_all(directory).unwrap();
 }

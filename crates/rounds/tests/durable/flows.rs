@@ -267,3 +267,28 @@ async fn a_forged_journal_is_no_journal() {
     assert_eq!(early.send(&client).await.asked().keys(), ["confirm"]);
     assert_eq!(fleet.world.count("charge"), 0);
 }
+
+/// An effect after each answer; the last round is answered when the record of the first effect is gone.
+#[tokio::test]
+async fn the_journal_knows_an_effect_for_longer_than_the_ledger_does() {
+    async fn stepwise(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
+        let mut had = Vec::new();
+        for key in ["a", "b", "c"] {
+            flow.form::<String>("And?").key(key).await?;
+            had.push(flow.once(key, async |airline, _key| airline.world.have(key)).await?);
+        }
+        Ok(format!("{had:?}"))
+    }
+    let fleet = Fleet::new();
+    let client = fleet.instance(durable("x", "", stepwise)).await;
+    let mut asked = client.call("x", to_rome()).await.asked();
+    assert_eq!(fleet.ledger.claims(), 0, "a question that waits needs no record");
+    for key in ["a", "b"] {
+        fleet.clock.advance(Duration::from_secs(590));
+        asked = asked.accept(key, json!({key: "go on"})).send(&client).await.asked();
+    }
+    assert_eq!(fleet.ledger.claims(), 2, "a round and its effect, and nothing of the round before");
+    fleet.clock.advance(Duration::from_secs(590));
+    assert_eq!(asked.accept("c", json!({"c": "go on"})).send(&client).await.text(), "[0, 0, 0]");
+    assert_eq!(["a", "b", "c"].map(|key| fleet.world.count(key)), [1, 1, 1]);
+}

@@ -17,7 +17,7 @@ use rmcp::{
 };
 use rounds::{
     Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, SystemClock, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
+    ledger::{Bid, ClaimId, Claimed, Fence, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
     observe::{Outcome, Station},
     test::{Client, Clock, Events},
 };
@@ -218,12 +218,30 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
     assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
 }
 
+#[tokio::test]
+async fn a_full_ledger_keeps_no_handler_from_asking_and_its_answer_may_be_sent_again() {
+    let ledger = MemoryLedger::new().with_claim_bytes(0);
+    let stage = stage_with(units, |builder| builder.ledger(ledger.clone()));
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let retry = asked.accept("units", json!({"units": "metric"}));
+    for _ in 0..3 {
+        let leg = retry.send(&client).await;
+        assert_eq!(leg.error()["data"], json!({"reason": "retry"}));
+    }
+    assert_eq!(stage.server.waiting(), 1, "the handler still waits");
+    let ledger = ledger.with_claim_bytes(192);
+    assert_eq!(retry.send(&client).await.text(), "Metric");
+    assert_eq!(retry.send(&client).await.text(), "Metric");
+    assert_eq!((ledger.claims(), stage.events.refusals()), (1, vec![]));
+}
+
 /// A ledger that forgets everything at once, as a store that was restarted and was meant to be kept in memory only.
 struct Forgetful(MemoryLedger);
 
 impl Ledger for Forgetful {
-    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.0.admit(id, keep, spill)
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.0.spill(spill)
     }
 
     fn claim(&self, _id: ClaimId, _bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
@@ -240,6 +258,7 @@ impl Ledger for Forgetful {
         _: Fence,
         _: Option<Vec<u8>>,
         _: Option<Spill>,
+        _: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async { Ok(true) })
     }

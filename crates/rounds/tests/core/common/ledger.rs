@@ -7,13 +7,13 @@ use std::{
 
 use rounds::{
     BoxFuture, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
+    ledger::{Bid, ClaimId, Claimed, Fence, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
 };
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    Admit,
+    Spill,
     Claim,
     Renew,
     Settle,
@@ -127,9 +127,9 @@ impl Faulty {
 }
 
 impl Ledger for Faulty {
-    fn admit(&self, id: ClaimId, keep: Keep, spill: Option<Vec<u8>>) -> BoxFuture<'_, Result<(), LedgerError>> {
-        self.note(&spill);
-        self.when_there(Step::Admit, || self.kept.admit(id, keep, spill))
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
+        self.note([&spill.state]);
+        self.when_there(Step::Spill, || self.kept.spill(spill))
     }
 
     fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
@@ -161,12 +161,13 @@ impl Ledger for Faulty {
         fence: Fence,
         reply: Option<Vec<u8>>,
         spill: Option<Spill>,
+        spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.note(reply.iter().chain(spill.as_ref().map(|spill| &spill.state)));
         if self.plan().records_no_effect && matches!(id.what, What::Once(_)) {
             return Box::pin(std::future::pending());
         }
-        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply, spill))
+        self.when_there(Step::Settle, || self.kept.settle(id, fence, reply, spill, spent))
     }
 
     fn release(

@@ -1,0 +1,128 @@
+//! How much one caller may have of a Redis that all need: what this instance let in, counted here, so that no call to Redis is made for it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rounds::ledger::{Keep, LedgerError, Share};
+
+pub(crate) struct Shares {
+    anonymous_limit: usize,
+    principal_limit: usize,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    bytes: HashMap<Share, usize>,
+    /// What no longer counts from a second on, and whose it is.
+    until: BTreeMap<u64, HashMap<Share, usize>>,
+}
+
+impl Shares {
+    pub(crate) fn new(anonymous_limit: usize, principal_limit: usize) -> Self {
+        Self { anonymous_limit, principal_limit, counted: Mutex::default() }
+    }
+
+    /// Whether a caller may have so many bytes more.
+    pub(crate) fn has_room(&self, keep: Keep, bytes: usize) -> Result<(), LedgerError> {
+        let (whose, limit) = match keep.share {
+            Share::Principal(_) => ("the records of one principal", self.principal_limit),
+            Share::Anonymous => ("the records of callers without a principal", self.anonymous_limit),
+            _ => return Ok(()),
+        };
+        let mut counted = self.counted();
+        counted.forget(keep);
+        let used = counted.bytes.get(&keep.share).copied().unwrap_or_default();
+        match used.saturating_add(bytes) > limit {
+            true => Err(LedgerError::Full { whose, limit }),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts what a caller got.
+    pub(crate) fn add(&self, keep: Keep, bytes: usize) {
+        if keep.share == Share::Common {
+            return;
+        }
+        let mut counted = self.counted();
+        counted.forget(keep);
+        *counted.bytes.entry(keep.share).or_default() += bytes;
+        *counted.until.entry(due(keep)).or_default().entry(keep.share).or_default() += bytes;
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    /// Counts no more what is no longer kept.
+    fn forget(&mut self, keep: Keep) {
+        while let Some(first) = self.until.first_entry().filter(|first| *first.key() <= seconds(keep.now.as_millis())) {
+            for (share, bytes) in first.remove() {
+                if let Some(left) = self.bytes.get_mut(&share) {
+                    *left = left.saturating_sub(bytes);
+                    if *left == 0 {
+                        self.bytes.remove(&share);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The second in which a record no longer counts: later than it is kept by a sixteenth of its time at most, so that each caller has a few
+/// entries and not one for every second.
+fn due(keep: Keep) -> u64 {
+    let until = keep.until.as_millis().div_ceil(1000);
+    let step = (until.saturating_sub(seconds(keep.now.as_millis())) / 32).next_power_of_two();
+    until.div_ceil(step).saturating_mul(step)
+}
+
+fn seconds(millis: u64) -> u64 {
+    millis / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rounds::Timestamp;
+
+    fn keep(share: Share, now: u64) -> Keep {
+        let at = |second| Timestamp::from_millis(second * 1000);
+        Keep { now: at(now), until: at(now + 690), share }
+    }
+
+    const MINE: Share = Share::Principal([1; 16]);
+    const YOURS: Share = Share::Principal([2; 16]);
+
+    #[test]
+    fn a_caller_at_its_share_waits_until_what_it_has_is_over_and_the_others_do_not() {
+        let shares = Shares::new(5000, 1000);
+        shares.add(keep(MINE, 0), 900);
+        let refused = shares.has_room(keep(MINE, 1), 101).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the ledger is full: the records of one principal may take 1000 bytes, and there is no room for another"
+        );
+        assert!(shares.has_room(keep(MINE, 1), 100).is_ok() && shares.has_room(keep(YOURS, 1), 1000).is_ok());
+        assert!(shares.has_room(keep(Share::Anonymous, 1), 5001).is_err());
+        assert!(shares.has_room(keep(Share::Common, 1), usize::MAX).is_ok());
+        assert!(shares.has_room(keep(MINE, 689), 101).is_err());
+        assert!(shares.has_room(keep(MINE, 690 + 32), 1000).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_who_do_not_come_back() {
+        let shares = Shares::new(5000, 1000);
+        for caller in 0..200 {
+            shares.add(keep(Share::Principal([caller; 16]), u64::from(caller)), 10);
+        }
+        assert!(shares.counted().until.len() < 64, "a few entries and not one for every second");
+        shares.add(keep(MINE, 10_000), 10);
+        let counted = shares.counted();
+        assert_eq!((counted.bytes.len(), counted.until.len()), (1, 1));
+    }
+}
