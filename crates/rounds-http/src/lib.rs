@@ -52,6 +52,7 @@
 
 mod accept;
 mod dispatch;
+mod json;
 mod origin;
 #[cfg(feature = "port")]
 mod port;
@@ -82,6 +83,7 @@ pub use crate::port::{Incoming, Port};
 use crate::{
     accept::Read,
     dispatch::{BoxResponse, Form, Nobody},
+    json::Counted,
 };
 
 /// A server over HTTP, for axum, hyper and whatever else is built on tower. Clones are the same endpoint.
@@ -91,6 +93,7 @@ use crate::{
 pub struct Endpoint<H, M = LocalSessionManager> {
     lanes: Arc<Lanes<H, M>>,
     serves_any_origin: bool,
+    json_values: usize,
 }
 
 impl<H: ServerHandler> Endpoint<Rounds<H>> {
@@ -147,7 +150,17 @@ impl<H: ServerHandler, M: SessionManager> Endpoint<H, M> {
     ) -> Self {
         let serves_any_origin = foreign.is_none();
         let lanes = Lanes { handler: Arc::new(handler), idle: OnceLock::new(), rmcp, foreign, form };
-        Self { lanes: Arc::new(lanes), serves_any_origin }
+        Self { lanes: Arc::new(lanes), serves_any_origin, json_values: JSON_VALUES }
+    }
+
+    /// Sets how many JSON values a request may have: 50,000 by default. Strings, numbers, literals, arrays, objects and keys
+    /// count as one each. They are counted before any of them is built, in both lanes, and a request with more gets a 413.
+    ///
+    /// With the default, a request takes less than 96 MiB while it is read, whatever is in it, with a body of up to 4 MiB
+    /// ([`max_request_body_bytes`](StreamableHttpServerConfig::max_request_body_bytes)). Both limits together bound it: in rmcp's lane a value takes up to a kilobyte.
+    pub fn with_json_values(mut self, limit: usize) -> Self {
+        self.json_values = limit;
+        self
     }
 
     /// Serves pages of any origin. Use it only where a request proves by itself that its user wants it, such as with a bearer token, and never for a server that
@@ -185,23 +198,25 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let lanes = self.lanes.clone();
+        let (lanes, json_values) = (self.lanes.clone(), self.json_values);
         let config = &lanes.rmcp.config;
         let fast = lanes.form.and_then(|form| Some((form, accept::head(&request, config)?)));
         let Some((form, method)) = fast else {
             // The fast lane takes no request that names an origin.
-            if !self.serves_any_origin && !origin::is_own(request.uri(), request.headers()) {
-                return foreign(lanes, request);
-            }
-            return slow(lanes, request);
+            let is_own = self.serves_any_origin || origin::is_own(request.uri(), request.headers());
+            return slow(lanes, request, is_own, json_values);
         };
         let (head, body) = request.into_parts();
         let limit = config.max_request_body_bytes;
         dispatch::boxed(|| async move {
             let body = Read::up_to(limit, body).await;
+            if body.whole().is_some_and(|body| json::exceeds(body, json_values)) {
+                return Ok(json::too_many(json_values));
+            }
             Ok(match lanes.accept(head, body, method, form) {
                 Ok(answer) => answer.await,
-                Err(request) => return slow(lanes.clone(), *request).await,
+                // What is not whole, rmcp does not parse.
+                Err(request) => return read(lanes.clone(), *request).await,
             })
         })
     }
@@ -209,9 +224,26 @@ where
 
 type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
 
-/// Has rmcp respond. Not within the fast lane, whose every request would have the room on the stack that this takes.
+/// Has rmcp respond to a request whose body is still to be read. Not within the fast lane, whose every request would have the room on the
+/// stack that this takes.
 #[inline(never)]
-fn slow<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<B>) -> Responding
+fn slow<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<B>, is_own: bool, json_values: usize) -> Responding
+where
+    H: ServerHandler,
+    M: SessionManager,
+    B: Body<Data: Send, Error: Display + Send> + Send + 'static,
+{
+    let (request, exceeded) = Counted::request(request, json_values);
+    Box::pin(async move {
+        let foreign = lanes.foreign.as_ref().filter(|_| !is_own);
+        let response = foreign.unwrap_or(&lanes.rmcp).handle(request).await;
+        Ok(if exceeded.is_set() { json::too_many(json_values) } else { response })
+    })
+}
+
+/// Has rmcp respond to a request whose body was read.
+#[inline(never)]
+fn read<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<Read<B>>) -> Responding
 where
     H: ServerHandler,
     M: SessionManager,
@@ -220,15 +252,8 @@ where
     Box::pin(async move { Ok(lanes.rmcp.handle(request).await) })
 }
 
-/// Has rmcp look whether the origin of a request is on its list.
-fn foreign<H, M, B>(lanes: Arc<Lanes<H, M>>, request: Request<B>) -> Responding
-where
-    H: ServerHandler,
-    M: SessionManager,
-    B: Body<Data: Send, Error: Display + Send> + Send + 'static,
-{
-    Box::pin(async move { Ok(lanes.foreign.as_ref().unwrap_or(&lanes.rmcp).handle(request).await) })
-}
+/// How many JSON values a request may have, unless it is set.
+const JSON_VALUES: usize = 50_000;
 
 struct Lanes<H, M> {
     handler: Arc<H>,

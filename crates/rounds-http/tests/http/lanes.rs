@@ -93,6 +93,29 @@ async fn what_may_need_a_stream_and_what_only_rmcp_can_judge_is_left_to_rmcp() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_with_too_many_json_values_is_refused_in_both_lanes() {
+    let desk = Desk::default();
+    let fast =
+        |zeros: usize| Sent::new("tools/call", json!({ "name": "echo", "arguments": { "value": vec![0; zeros] } }));
+    let slow = |zeros| fast(zeros).putting("/params/_meta/progressToken", json!(1));
+    let page = |zeros| fast(zeros).with("origin", "http://localhost");
+    let legacy = |zeros: usize| Sent::legacy(&json!({ "jsonrpc": "2.0", "method": "a", "params": vec![0; zeros] }));
+    // The message around them has 31 values and keys, and two more with a token.
+    let mut endpoint = endpoint(&desk, json()).with_json_values(1031);
+    for sent in [fast(1000), slow(998), page(1000)] {
+        assert_eq!(sent.to(&mut endpoint).await.status, 200);
+    }
+    assert_eq!(desk.fast(), 1);
+    for sent in [fast(1001), slow(999), page(1001), legacy(1031), page(1001).with("host", "evil.example")] {
+        let answer = sent.to(&mut endpoint).await;
+        assert_eq!(answer.status, 413, "{answer:?}");
+        assert!(answer.body.contains("more than 1031 JSON values"), "{answer:?}");
+        assert!(answer.body.contains("Endpoint::with_json_values"), "{answer:?}");
+    }
+    assert_eq!(desk.fast(), 1, "no handler gets to see it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_comes_in_a_stream() {
     let tool = Tool::new(|context| async move {
         let token = context.meta.get_progress_token().unwrap();
