@@ -156,9 +156,12 @@ fn test_name(inside: &Path) -> Option<&str> {
 
 /// The text of a test, changed as the list says.
 fn edited(name: &str, mut text: String) -> Result<String, String> {
-    for Edit { from, to, .. } in EDITS.iter().filter(|edit| edit.file == name) {
-        if text.matches(from).count() != 1 {
-            return Err(format!("rmcp's test `{name}` has not once the text that {LIST} replaces: {from:?}"));
+    for Edit { times, from, to, .. } in EDITS.iter().filter(|edit| edit.file == name) {
+        let found = text.matches(from).count();
+        if found != *times {
+            return Err(format!(
+                "{LIST} replaces {from:?} {times} times in rmcp's test `{name}`, which has it {found} times"
+            ));
         }
         text = text.replace(from, to);
     }
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn a_text_that_cannot_be_replaced_is_an_error() {
         let edit = EDITS.last().unwrap();
-        let text = format!("first\n{}last\n", edit.from);
+        let text = format!("first\n{}last\n", edit.from.repeat(edit.times));
         assert_eq!(edited(edit.file, text.clone()).map(|text| text.contains(edit.from)), Ok(false));
         for text in [String::new(), text.repeat(2)] {
             let problem = edited(edit.file, text).unwrap_err();
