@@ -266,8 +266,9 @@ impl FlowError {
         Self::Retry(source.into())
     }
 
-    /// Whether the client is such that it cannot be asked this, whatever the person would have said: where
-    /// [`Asking::or`](crate::Asking::or) applies.
+    /// Whether the client is such that it cannot be asked this, whatever the person would have said: one of the cases in which
+    /// [`Asking::or`](crate::Asking::or) applies, and the only one in which
+    /// [`Asking::or_argument`](crate::Asking::or_argument) does.
     pub fn cannot_ask(&self) -> bool {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }

@@ -387,8 +387,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Whether a question tells the client how long it is good for, as `_meta: {"rounds/expiresInMs": n}`. It does by
-    /// default.
+    /// Whether a round tells the client how long it is good for, as `_meta: {"rounds/expiresInMs": n}` of its result. So does a question
+    /// that has less time than others of its round, in the `_meta` of its own request. They do by default.
     pub fn announce_expiry(mut self, announce: bool) -> Self {
         self.announce_expiry = announce;
         self

@@ -166,7 +166,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
             return refused(format!("the question is too large: {what}"));
         }
         let origin = self.server(&context.peer).origin();
-        let asked = Arc::new(Context { origin, expires_at: None, pushed: true });
+        let asked = Arc::new(Context { origin, expires_at: None, received_at: self.clock.now().into(), pushed: true });
         let question = match Question::read(String::new(), came, asked, None) {
             Ok(question) => question,
             Err(why) => return refused(format!("the question cannot be asked: {why}")),

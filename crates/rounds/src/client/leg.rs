@@ -108,6 +108,7 @@ fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pe
     let context = Arc::new(Context {
         origin: server.origin(),
         expires_at: asks.expires_in.map(|left| received_at + left),
+        received_at,
         pushed: false,
     });
     let mut questions = Vec::with_capacity(asks.questions.len());

@@ -15,7 +15,10 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, AnswerError, Field, Origin};
+use super::{
+    Answer, AnswerError, Field, Origin,
+    reply::{EXPIRES_IN, read_time},
+};
 use crate::{
     Kind, Problem, Timestamp,
     check::{check, check_form, required},
@@ -67,6 +70,7 @@ enum Asked {
 pub(super) struct Context {
     pub(super) origin: Origin,
     pub(super) expires_at: Option<Timestamp>,
+    pub(super) received_at: Timestamp,
     pub(super) pushed: bool,
 }
 
@@ -133,9 +137,12 @@ impl Question {
         &self.context.origin
     }
 
-    /// How long an answer is good for, if the server has said so: nothing once it is too late.
+    /// How long an answer to this question is good for, if the server has said so: nothing once it is too late. It may be less than
+    /// for [the whole round](super::Pending::expires_in).
     pub fn expires_in(&self) -> Option<Duration> {
-        super::pending::left(self.context.expires_at)
+        let Context { expires_at, received_at, .. } = *self.context;
+        let own = self.read.came.expires_in().map(|time| received_at + time);
+        super::pending::left(own.into_iter().chain(expires_at).min())
     }
 
     /// Whether a server of the legacy era asks, over the live connection.
@@ -231,6 +238,15 @@ impl Came {
             Self::Json(raw) => raw,
             Self::Form(form) => form.raw.get_or_init(|| form.to_raw()),
         }
+    }
+
+    /// How long an answer is good for, where the question itself says so.
+    fn expires_in(&self) -> Option<Duration> {
+        let said = match self {
+            Self::Json(raw) => raw.params.get("_meta")?.get(EXPIRES_IN),
+            Self::Form(form) => form.meta.as_ref()?.get(EXPIRES_IN),
+        };
+        read_time(said)
     }
 
     /// What it asks, or what is wrong with it.

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::Method;
 
-/// Where a server says how long its questions are good for.
-const EXPIRES_IN: &str = "rounds/expiresInMs";
+/// Where a server says how long its questions are good for: of all in the result, of one with less time in the question.
+pub(super) const EXPIRES_IN: &str = "rounds/expiresInMs";
 
 /// How many questions a round may have.
 const MAX_QUESTIONS: usize = 64;
@@ -146,7 +146,11 @@ impl Asks {
         if read.is_empty() && state.is_none() {
             return Err(BadServer::AsksNothing);
         }
-        let expires_in = expires_in.and_then(Value::as_u64).map(|millis| Duration::from_millis(millis).min(FOREVER));
-        Ok(Self { questions: read, state, expires_in })
+        Ok(Self { questions: read, state, expires_in: read_time(expires_in) })
     }
+}
+
+/// How long something is good for, in milliseconds, if that is what it says.
+pub(super) fn read_time(said: Option<&Value>) -> Option<Duration> {
+    said.and_then(Value::as_u64).map(|millis| Duration::from_millis(millis).min(FOREVER))
 }

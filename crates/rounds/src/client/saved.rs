@@ -118,7 +118,8 @@ impl Saved {
     }
 
     fn load(self) -> Result<Pending, LoadError> {
-        let context = Arc::new(Context { origin: self.origin, expires_at: self.expires_at, pushed: false });
+        let (origin, expires_at, received_at) = (self.origin, self.expires_at, self.received_at);
+        let context = Arc::new(Context { origin, expires_at, received_at, pushed: false });
         let mut questions = Vec::with_capacity(self.questions.len());
         for (key, raw) in self.questions {
             let suggested = self.call.suggestions.get(&key);

@@ -130,12 +130,13 @@ async fn push(
     if let Some(key) = requests.keys().find(|key| view.frame.answers().clashes(key)) {
         return Err(FlowError::DuplicateKey { key: key.clone() });
     }
+    let until = view.frame.core.now() + timeout;
     let mut asked = Vec::new();
     for (key, request) in requests {
         let (kind, message) = (kind_of(&request)?, words(&request));
         let request = Some(Box::new(request));
         let question =
-            Question { key: key.clone(), kind, request, form: None, digest: None, message, within: Some(timeout) };
+            Question { key: key.clone(), kind, request, form: None, digest: None, message, until: Some(until) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }
     let mut received = Vec::new();

@@ -189,8 +189,9 @@ impl Open {
 
     /// What the journal of a durable handler says of it, which does not stay here while it waits.
     fn waiting(&mut self) -> Option<Waiting> {
-        let Question { key, digest, message, .. } = &mut self.question;
-        Some(Waiting { key: key.clone(), question: (*digest)?, text: std::mem::take(message).into() })
+        let Question { key, digest, message, until, .. } = &mut self.question;
+        let (key, text) = (key.clone(), std::mem::take(message).into());
+        Some(Waiting { key, question: (*digest)?, text, until: *until })
     }
 
     /// It was sent, and no answer came: it is to be sent again.
@@ -216,8 +217,8 @@ pub(crate) struct Question {
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: String,
-    /// How long this question may wait, if not as long as any.
-    pub(crate) within: Option<Duration>,
+    /// Until when this question may wait, if not as long as any.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What came of the questions that a handler declares: its own code has not been run.
@@ -247,10 +248,33 @@ pub(crate) struct Round {
     pub(crate) requests: InputRequests,
     /// The questions of a durable handler, as it knows them again.
     pub(crate) waiting: Vec<Waiting>,
+    pub(crate) times: Times,
+}
+
+/// How much time there is for the questions of a round.
+pub(crate) struct Times {
     /// How long the round lives: as long as any, or as its most patient question.
     pub(crate) lifetime: Duration,
-    /// How long the client should take: as long as the least patient.
+    /// How long the client may take for all of it: as long as the most patient question.
     pub(crate) patience: Duration,
+    /// The questions that have less time than that, by key.
+    pub(crate) less: Vec<(String, Duration)>,
+}
+
+impl Times {
+    /// Of a round whose questions have as much time as it has.
+    pub(crate) const fn of_round(lifetime: Duration) -> Self {
+        Self { lifetime, patience: lifetime, less: Vec::new() }
+    }
+
+    /// Of a round with these questions.
+    fn of(open: &[Open], default: Duration, now: Timestamp) -> Self {
+        let time = |open: &Open| open.question.until.map_or(default, |until| until.since(now));
+        let patience = open.iter().map(time).max().unwrap_or(default);
+        let less = open.iter().filter(|open| time(open) < patience);
+        let less = less.map(|open| (open.question.key.clone(), time(open)));
+        Self { lifetime: default.max(patience), patience, less: less.collect() }
+    }
 }
 
 pub(crate) enum Ending {
@@ -802,18 +826,16 @@ impl Driver {
             _ if open.is_empty() => Looked::Nothing,
             _ => {
                 let number = self.round + 1;
-                let default = self.frame.core.round_lifetime;
-                let times = open.iter().map(|open| open.question.within.unwrap_or(default));
-                let (patience, lifetime) =
-                    times.fold((Duration::MAX, default), |(least, most), time| (least.min(time), most.max(time)));
+                let now = self.frame.core.now();
+                let times = Times::of(open, self.frame.core.round_lifetime, now);
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
                 requests.extend(open.iter_mut().filter_map(Open::send));
                 let waiting = open.iter_mut().filter_map(Open::waiting).collect();
                 state.way = Way::Closed;
                 state.awaited = Some(number);
-                state.waits_since = Some(self.frame.core.now());
-                Looked::Asked(Round { number, requests, waiting, lifetime, patience })
+                state.waits_since = Some(now);
+                Looked::Asked(Round { number, requests, waiting, times })
             }
         }
     }
@@ -851,13 +873,13 @@ impl Driver {
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
             open.asked = true;
-            let Question { key, kind, request, message, within, .. } = &mut open.question;
+            let Question { key, kind, request, message, until, .. } = &mut open.question;
             let Some(request) = request.take() else { continue };
             let push = Push {
                 link: link.clone(),
                 kind: *kind,
                 request: *request,
-                patience: within.unwrap_or(core.round_lifetime),
+                patience: until.map_or(core.round_lifetime, |until| until.since(core.now())),
                 message: message.clone(),
             };
             self.pushes.push((open.id, Box::pin(push.send(core.clock.clone()))));

@@ -52,15 +52,18 @@ pub(crate) enum Entry {
     Checkpoint,
     /// An attempt at an effect failed, and the handler went on from there.
     Failed { name: String, failure: RecordedFailure },
+    /// A question was not answered in its time.
+    Late { key: String, question: Fingerprint },
 }
 
 impl fmt::Display for Entry {
     /// As the log tells it: what it is, and nothing of what it holds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answer { key, .. } | Self::Unasked { key, .. } | Self::Misfit { key, .. } => {
-                f.write_str(&question(key))
-            }
+            Self::Answer { key, .. }
+            | Self::Unasked { key, .. }
+            | Self::Misfit { key, .. }
+            | Self::Late { key, .. } => f.write_str(&question(key)),
             Self::Once { name, .. } | Self::Failed { name, .. } => write!(f, "the effect `{name}`"),
             Self::Now(_) => f.write_str("a look at the time"),
             Self::Random(_) => f.write_str("random bytes"),
@@ -77,7 +80,10 @@ fn question(key: &str) -> String {
 impl Entry {
     pub(crate) fn key(&self) -> Option<&str> {
         match self {
-            Self::Answer { key, .. } | Self::Unasked { key, .. } | Self::Misfit { key, .. } => Some(key),
+            Self::Answer { key, .. }
+            | Self::Unasked { key, .. }
+            | Self::Misfit { key, .. }
+            | Self::Late { key, .. } => Some(key),
             _ => None,
         }
     }
@@ -161,6 +167,8 @@ pub(crate) struct Waiting {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
     pub(crate) text: Text,
+    /// When its own time is over, if it has less or more than its round.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// What was asked, as far as a log shows it.
@@ -202,7 +210,7 @@ pub(crate) struct PagesWithoutTexts {
 
 impl From<PagesWithoutTexts> for Pages {
     fn from(PagesWithoutTexts { entries, open }: PagesWithoutTexts) -> Self {
-        let waiting = |(key, question)| Waiting { key, question, text: Text::default() };
+        let waiting = |(key, question)| Waiting { key, question, text: Text::default(), until: None };
         Self { entries, texts: vec![], open: open.into_iter().map(waiting).collect() }
     }
 }
@@ -247,6 +255,8 @@ pub(crate) struct Journal {
     /// What the handler had been through before this leg. It lies beside the lock, so that it can be looked at without a copy.
     past: Arc<Vec<Entry>>,
     state: Mutex<State>,
+    /// When this leg came.
+    now: Timestamp,
     /// How many entries there may be.
     limit: usize,
     /// How large one may be.
@@ -346,7 +356,13 @@ impl From<Fault> for FlowError {
 
 impl Journal {
     /// A journal that begins with what a token carried and what came with the leg.
-    pub(crate) fn resumed(pages: Pages, asked: &[Asked], mut sent: InputResponses, limits: &Limits) -> Self {
+    pub(crate) fn resumed(
+        pages: Pages,
+        asked: &[Asked],
+        mut sent: InputResponses,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Self {
         let arrived = asked.iter().filter_map(|Asked { key, kind }| {
             let raw = sent.remove(key)?;
             Some((key.clone(), Received::read(*kind, Cow::Owned(raw))))
@@ -367,6 +383,7 @@ impl Journal {
         Self {
             past: pages.entries.into_past(),
             state: Mutex::new(state),
+            now,
             limit: limits.onces,
             entry_bytes: limits.once_bytes,
             bytes: limits.room(),
@@ -378,7 +395,9 @@ impl Journal {
 
     /// A journal with nothing in it yet.
     pub(crate) fn empty(limits: &Limits) -> Self {
-        let journal = Self::resumed(Pages::default(), &[], InputResponses::new(), limits);
+        // Nothing was asked that could be too late.
+        let now = Timestamp::from_millis(0);
+        let journal = Self::resumed(Pages::default(), &[], InputResponses::new(), limits, now);
         journal.state().passed = false;
         journal
     }
@@ -386,7 +405,9 @@ impl Journal {
     /// A journal to show a handler its past by, and no more: questions are not answered, and no effect is had.
     #[cfg(feature = "test")]
     pub(crate) fn dry(pages: Pages, limits: &Limits) -> Self {
-        let mut journal = Self::resumed(pages, &[], InputResponses::new(), limits);
+        // No question is too late: it would be asked.
+        let now = Timestamp::from_millis(0);
+        let mut journal = Self::resumed(pages, &[], InputResponses::new(), limits, now);
         journal.state().passed = false;
         journal.dry = true;
         journal
@@ -681,14 +702,16 @@ impl<'a> Operation<'a> {
         Ok(())
     }
 
-    /// The answer that came with this leg to this question, as long as the question is the one that was asked.
-    pub(crate) fn arrived(&self, key: &str, question: Fingerprint) -> Option<Received> {
+    /// Comes to a question that waits for its answer, if it is the one that was asked: then its answer is the one that came with this
+    /// leg.
+    pub(crate) fn reach(&self, key: &str, question: Fingerprint) -> Option<Reached> {
         let mut state = self.journal.state();
         let place = state.open.iter().position(|open| open.key == key && open.question == question)?;
-        let Waiting { key, .. } = state.open.remove(place);
+        let Waiting { key, until, .. } = state.open.remove(place);
         let place = state.arrived.iter().position(|(arrived, _)| *arrived == key);
         state.reached.push(key);
-        place.map(|place| state.arrived.remove(place).1)
+        let answer = place.map(|place| state.arrived.remove(place).1);
+        Some(Reached { answer, until, is_late: until.is_some_and(|until| until <= self.journal.now) })
     }
 
     /// Whether this leg is the one that comes back from a checkpoint.
@@ -697,13 +720,24 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// A question of the round that a leg answers.
+pub(crate) struct Reached {
+    /// None where the leg brought no answer to it.
+    pub(crate) answer: Option<Received>,
+    /// When its own time is over.
+    pub(crate) until: Option<Timestamp>,
+    /// Whether it was over when the leg came.
+    pub(crate) is_late: bool,
+}
+
 /// Whether two entries are of the same operation, whatever came of it.
 fn same(recorded: &Entry, wanted: &Entry) -> bool {
     match (recorded, wanted) {
         (
             Entry::Answer { key: a, question: p, .. }
             | Entry::Unasked { key: a, question: p }
-            | Entry::Misfit { key: a, question: p, .. },
+            | Entry::Misfit { key: a, question: p, .. }
+            | Entry::Late { key: a, question: p },
             Entry::Answer { key: b, question: q, .. },
         ) => a == b && p == q,
         (Entry::Once { name: a, .. } | Entry::Failed { name: a, .. }, Entry::Once { name: b, .. }) => a == b,
@@ -745,6 +779,10 @@ mod tests {
         Entry::Failed { name: name.to_owned(), failure: RecordedFailure::Failed("the bank is closed".to_owned()) }
     }
 
+    fn late(key: &str, words: &str) -> Entry {
+        Entry::Late { key: key.to_owned(), question: digest(words) }
+    }
+
     fn patched(change: &str) -> Entry {
         Entry::Patched(change.to_owned())
     }
@@ -757,7 +795,8 @@ mod tests {
         Entry::Unasked { key: key.to_owned(), question: digest(words) }
     }
 
-    const NOW: Entry = Entry::Now(Timestamp::from_millis(1_800_000_000_000));
+    const NOON: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+    const NOW: Entry = Entry::Now(NOON);
 
     /// One of every kind.
     fn pages() -> Pages {
@@ -774,10 +813,11 @@ mod tests {
                 patched("insurance"),
                 Entry::Checkpoint,
                 failed("charge"),
+                late("extra", "Extras?"),
             ]
             .into(),
             texts: vec![(0, text("Which seat?")), (4, text("How many?"))],
-            open: vec![waiting("sure", "Sure?")],
+            open: vec![Waiting { until: Some(NOON), ..waiting("sure", "Sure?") }, waiting("more", "More?")],
         }
     }
 
@@ -786,13 +826,13 @@ mod tests {
     }
 
     fn waiting(key: &str, words: &str) -> Waiting {
-        Waiting { key: key.to_owned(), question: digest(words), text: text(words) }
+        Waiting { key: key.to_owned(), question: digest(words), text: text(words), until: None }
     }
 
     /// A leg that comes back from a checkpoint after these entries.
     fn back(entries: Vec<Entry>) -> Journal {
         let pages = Pages { entries: entries.into(), ..Pages::default() };
-        Journal::resumed(pages, &[], InputResponses::new(), &Limits::default())
+        Journal::resumed(pages, &[], InputResponses::new(), &Limits::default(), NOON)
     }
 
     /// A leg with these entries, in which nothing else was asked.
@@ -807,7 +847,7 @@ mod tests {
         let asked: Vec<_> = open.iter().map(|(key, _)| Asked { key: (*key).to_owned(), kind: Kind::Form }).collect();
         let sent = open.iter().map(|(key, _)| ((*key).to_owned(), json!({"action": "decline"}))).collect();
         let open = open.iter().map(|(key, words)| waiting(key, words)).collect();
-        Journal::resumed(Pages { entries: entries.into(), texts: vec![], open }, &asked, sent, &Limits::default())
+        Journal::resumed(Pages { entries: entries.into(), texts: vec![], open }, &asked, sent, &Limits::default(), NOON)
     }
 
     #[test]
@@ -846,7 +886,7 @@ mod tests {
         let journal = answering(vec![failed("charge")], &[("again", "Again?")]);
         meets(&journal, &once("charge"), &failed("charge"));
         let operation = journal.begin().unwrap();
-        assert!(matches!(operation.arrived("again", digest("Again?")), Some(Received::Declined)));
+        assert_eq!(operation.reach("again", digest("Again?")).unwrap().answer, Some(Received::Declined));
         operation.record(answer("again", "Again?")).unwrap();
         drop(operation);
         journal.begin().unwrap().reserve_effect(&once("charge")).unwrap();
@@ -860,7 +900,7 @@ mod tests {
         let journal = answering(vec![], &[("seat", "Seat?"), ("meal", "Meal?")]);
         let operation = journal.begin().unwrap();
         operation.together(vec!["seat".to_owned(), "meal".to_owned()]);
-        assert!(operation.arrived("meal", digest("Meal?")).is_some());
+        assert!(operation.reach("meal", digest("Meal?")).is_some());
         operation.record(misfit("meal", "Meal?")).unwrap();
         drop(operation);
         let next = journal.begin().unwrap().reserve_effect(&once("charge"));
@@ -925,6 +965,7 @@ mod tests {
             patched("insurance"),
             Entry::Checkpoint,
             once("charge"),
+            wanted("extra", "Extras?"),
         ];
         for (wanted, recorded) in same_way.iter().zip(&recorded) {
             meets(&journal, wanted, recorded);
@@ -1085,7 +1126,7 @@ mod tests {
         assert!(operation.passes());
         assert!(!operation.passes(), "the next is to be waited at again");
         let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
-        let answering = Journal::resumed(Pages::default(), &asked, InputResponses::new(), &Limits::default());
+        let answering = Journal::resumed(Pages::default(), &asked, InputResponses::new(), &Limits::default(), NOON);
         assert!(!answering.begin().unwrap().passes(), "that round had a question");
         assert!(!Journal::empty(&Limits::default()).begin().unwrap().passes(), "the first leg comes from nowhere");
     }
@@ -1100,14 +1141,14 @@ mod tests {
         let open = vec![waiting("seat", "Seat?")];
         let resumed = || {
             let pages = Pages { open: open.clone(), ..Pages::default() };
-            Journal::resumed(pages, &asked, sent.clone(), &Limits::default())
+            Journal::resumed(pages, &asked, sent.clone(), &Limits::default(), NOON)
         };
         let journal = resumed();
         let operation = journal.begin().unwrap();
-        assert!(operation.arrived("meal", digest("Meal?")).is_none(), "nobody had asked");
-        assert!(matches!(operation.arrived("seat", digest("Seat?")), Some(Received::Declined)));
-        assert!(operation.arrived("seat", digest("Seat?")).is_none());
-        assert!(resumed().begin().unwrap().arrived("seat", digest("Which seat?")).is_none(), "reworded since");
+        assert!(operation.reach("meal", digest("Meal?")).is_none(), "nobody had asked");
+        assert_eq!(operation.reach("seat", digest("Seat?")).unwrap().answer, Some(Received::Declined));
+        assert!(operation.reach("seat", digest("Seat?")).is_none());
+        assert!(resumed().begin().unwrap().reach("seat", digest("Which seat?")).is_none(), "reworded since");
     }
 
     #[test]
@@ -1153,8 +1194,10 @@ mod tests {
         let mut before = pages();
         before.texts.clear();
         before.open[0].text = Text::default();
-        before.entries =
-            before.entries.iter().filter(|entry| **entry != failed("charge")).cloned().collect::<Vec<_>>().into();
+        before.open.truncate(1);
+        before.open[0].until = None;
+        let new = |entry: &&Entry| !matches!(entry, Entry::Failed { .. } | Entry::Late { .. });
+        before.entries = before.entries.iter().filter(new).cloned().collect::<Vec<_>>().into();
         assert_eq!(read, before);
     }
 
@@ -1187,8 +1230,8 @@ mod tests {
         let open = answering(vec![once("quote")], &[("seat", "Seat?"), ("meal", "Meal?")]);
         meets(&open, &once("quote"), &once("quote"));
         let operation = open.begin().unwrap();
-        assert!(operation.arrived("seat", digest("Which seat?")).is_none(), "no answer to this one");
-        assert!(operation.arrived("meal", digest("Meal?")).is_some());
+        assert!(operation.reach("seat", digest("Which seat?")).is_none(), "no answer to this one");
+        assert!(operation.reach("meal", digest("Meal?")).is_some());
         operation.record_question(answer("meal", "Meal?"), "Meal?").unwrap();
         drop(operation);
         open.ask(&[waiting("bag", "Bag?"), waiting("seat", "Which seat?")]);
@@ -1203,11 +1246,26 @@ mod tests {
             }
             let pages = first.pages(vec![]);
             assert_eq!(pages.texts.len(), answers.min(Text::KEPT));
-            let later = Journal::resumed(pages, &[], InputResponses::new(), &Limits::default());
+            let later = Journal::resumed(pages, &[], InputResponses::new(), &Limits::default(), NOON);
             let refused = later.begin().unwrap().recorded_question(&wanted("seat", "Which seat?"), "Which seat?");
             assert!(matches!(refused, Err(FlowError::QuestionChanged { key }) if key == "seat"));
             assert_eq!(later.fault(), changed(0, Some("Seat?").filter(|_| answers <= Text::KEPT)));
         }
+    }
+
+    #[test]
+    fn a_question_is_late_from_the_moment_that_its_time_is_over() {
+        let late = |until: Option<u64>| {
+            let until = until.map(Timestamp::from_millis);
+            let pages = Pages { open: vec![Waiting { until, ..waiting("seat", "Seat?") }], ..Pages::default() };
+            let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+            let journal = Journal::resumed(pages, &asked, InputResponses::new(), &Limits::default(), NOON);
+            let reached = journal.begin().unwrap().reach("seat", digest("Seat?")).unwrap();
+            assert_eq!((reached.answer, reached.until), (None, until));
+            reached.is_late
+        };
+        let noon = NOON.as_millis();
+        assert_eq!([None, Some(noon + 1), Some(noon), Some(0)].map(late), [false, false, true, true]);
     }
 
     #[test]

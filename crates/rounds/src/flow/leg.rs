@@ -13,7 +13,9 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{InputRequests, InputRequiredResult, InputResponses},
+    model::{
+        InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestMetaObject, RequestParamsMeta as _,
+    },
     service::RequestContext,
 };
 use serde_json::Value;
@@ -23,7 +25,7 @@ use tracing::Instrument as _;
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Driver, Ending, Frame, Handler, Resumption, Step},
+    frame::{Call, Driver, Ending, Frame, Handler, Resumption, Step, Times},
     journal::{Fault, Journal},
     link::Link,
     once::{Answered, Onces},
@@ -347,7 +349,7 @@ impl<'a> Leg<'a> {
             Again::Journal(pages) => {
                 let onces = Onces::of(vec![], answered);
                 let view = self.view(handler, Answers::default(), onces, None, true, &given);
-                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits);
+                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
                 // A frame is made for this leg, so nobody has set it before.
                 let _ = view.frame.journal.set(Box::new(journal));
                 view
@@ -694,14 +696,13 @@ impl<'a> Leg<'a> {
                     Some(Err(complete)) => return Ok((None, complete)),
                     None => return Err(ErrorData::internal_error("a result of another request", None).into()),
                 };
-                let lifetime = self.core.round_lifetime;
-                (asks, None, (lifetime, lifetime))
+                (asks, None, Times::of_round(self.core.round_lifetime))
             }
             Step::Asked(round) => {
                 let asks = InputRequiredResult::from_input_requests(round.requests);
                 let resume = journal
                     .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.waiting)));
-                (asks, Some(resume), (round.lifetime, round.patience))
+                (asks, Some(resume), round.times)
             }
         };
         match self.seal(asks, resume, times, frame, deadline) {
@@ -715,12 +716,12 @@ impl<'a> Leg<'a> {
         &self,
         mut asks: InputRequiredResult,
         resume: Option<Resume>,
-        (lifetime, patience): (Duration, Duration),
+        times: Times,
         frame: &Frame,
         deadline: Timestamp,
     ) -> Result<(Minted, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
-        let requests = asks.input_requests.take().unwrap_or_default();
+        let mut requests = asks.input_requests.take().unwrap_or_default();
         let kept = asks.request_state.take();
         if requests.is_empty() && kept.is_none() && resume.is_none() {
             return Err(FlowError::NothingAsked);
@@ -743,7 +744,7 @@ impl<'a> Leg<'a> {
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;
 
         let now = self.core.now();
-        let expires_at = (now + lifetime).min(deadline);
+        let expires_at = (now + times.lifetime).min(deadline);
         if expires_at <= now {
             return Err(FlowError::DeadlinePassed);
         }
@@ -763,9 +764,14 @@ impl<'a> Leg<'a> {
         let spent = frame.onces.spent(|name| envelope.resume.carries(name));
         let (state, spill) = self.mint(&mut envelope)?;
         if self.core.announce_expiry {
-            let left = expires_at.since(now).min(patience).as_millis() as u64;
+            let left = expires_at.since(now).min(times.patience);
             let meta = asks.meta.get_or_insert_default();
-            meta.0.insert(EXPIRES_IN.to_owned(), left.into());
+            meta.0.insert(EXPIRES_IN.to_owned(), millis(left).into());
+            for (key, time) in times.less {
+                if let Some(meta) = requests.get_mut(&key).and_then(meta_of) {
+                    meta.get_or_insert_default().0.0.insert(EXPIRES_IN.to_owned(), millis(time.min(left)).into());
+                }
+            }
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
@@ -863,9 +869,11 @@ impl<'a> Leg<'a> {
         let open = |state: &String| token::open(&keys, self.core.limits.token_bytes, state).ok();
         let plaintext = asks.request_state.as_ref().and_then(open);
         let issued_at = plaintext.and_then(|plaintext| Some(Envelope::from_bytes(&plaintext).ok()?.span.issued_at));
-        let announced = asks.meta.as_mut().and_then(|meta| meta.0.get_mut(EXPIRES_IN));
-        if let (Some(issued_at), Some(left)) = (issued_at, announced) {
-            let age = self.core.now().since(issued_at).as_millis() as u64;
+        let Some(issued_at) = issued_at else { return asks };
+        let age = millis(self.core.now().since(issued_at));
+        let of_questions = asks.input_requests.iter_mut().flat_map(|requests| requests.values_mut()).filter_map(told);
+        let of_round = asks.meta.as_mut().and_then(|meta| meta.0.get_mut(EXPIRES_IN));
+        for left in of_questions.chain(of_round) {
             *left = left.as_u64().unwrap_or_default().saturating_sub(age).into();
         }
         asks
@@ -898,6 +906,29 @@ impl<'a> Leg<'a> {
             station,
         });
     }
+}
+
+/// The metadata of a question, where it has a place for them.
+fn meta_of(request: &mut InputRequest) -> Option<&mut Option<RequestMetaObject>> {
+    match request {
+        InputRequest::Elicitation(request) => Some(request.params.meta_mut()),
+        InputRequest::CreateMessage(request) => Some(request.params.meta_mut()),
+        _ => None,
+    }
+}
+
+/// The time that a question was told when it was asked. One that comes out of a record has its metadata beside its parameters.
+fn told(request: &mut InputRequest) -> Option<&mut Value> {
+    let (aside, within) = match request {
+        InputRequest::Elicitation(request) => (&mut request.extensions, request.params.meta_mut()),
+        InputRequest::CreateMessage(request) => (&mut request.extensions, request.params.meta_mut()),
+        _ => return None,
+    };
+    aside.get_mut::<RequestMetaObject>().or(within.as_mut())?.0.0.get_mut(EXPIRES_IN)
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 /// A claim that this leg holds.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     answer::Received,
     check::Problem,
-    clock::BoxFuture,
+    clock::{BoxFuture, Timestamp},
     error::FlowError,
     flow::{
         frame::{Frame, Question},
@@ -226,7 +226,7 @@ pub struct Asking<T> {
     pub(super) query: Query<T>,
     pub(super) message: String,
     pub(super) key: Option<String>,
-    pub(super) within: Option<Duration>,
+    pub(super) within: Option<Within>,
     pub(super) otherwise: Option<Otherwise<T>>,
 }
 
@@ -277,10 +277,29 @@ impl<T: FormType> Query<T> {
     }
 }
 
-/// What to do when the client cannot be asked.
+/// What to do when the client cannot be asked, and with a value also when the time is over.
 pub(super) enum Otherwise<T> {
     Value(T),
     Argument(String),
+}
+
+/// How much time a question has: for how long, and once it was asked, until when.
+#[derive(Clone, Copy)]
+pub(super) enum Within {
+    For(Duration),
+    Until(Timestamp),
+}
+
+impl Within {
+    /// When the time is over of a question that is asked now, or was before.
+    pub(super) fn begun(within: &mut Option<Self>, now: impl FnOnce() -> Timestamp) -> Option<Timestamp> {
+        let until = match (*within)? {
+            Self::For(time) => now() + time,
+            Self::Until(until) => until,
+        };
+        *within = Some(Self::Until(until));
+        Some(until)
+    }
 }
 
 impl<T: Send + 'static> Asking<T> {
@@ -295,25 +314,25 @@ impl<T: Send + 'static> Asking<T> {
 
     /// How long this question may wait, in place of [a round's lifetime](crate::RoundsBuilder::round_lifetime); shorter or
     /// longer, but not beyond the flow's deadline. When it is over, the question is withdrawn and gives
-    /// [`FlowError::NotInTime`], unless the round is over with it: a round lives for its lifetime, or as long as its most patient
-    /// question, and then ends the handler.
+    /// [`FlowError::NotInTime`], or the value of [`or`](Self::or), unless the round is over with it: a round lives for its lifetime,
+    /// or as long as its most patient question, and then ends the handler. The client is told the time of each question.
     ///
-    /// A handler with a [`Durable`](crate::Durable) is not there while its question waits. The client is told this time, and an answer that comes
-    /// later is still taken, as long as the round lives.
+    /// A handler with a [`Durable`](crate::Durable) is not there while its question waits, and goes on when the client comes back. What counts is
+    /// when that leg came: an answer that it brings too late is not taken.
     pub fn within(mut self, time: Duration) -> Self {
-        self.within = Some(time);
+        self.within = Some(Within::For(time));
         self
     }
 
-    /// What to take when the client [cannot be asked](FlowError::cannot_ask). It does not stand in for a person who was asked
-    /// and said no.
+    /// What to take when the client [cannot be asked](FlowError::cannot_ask), or the question was not answered
+    /// [in its time](Self::within). It does not stand in for a person who was asked and said no.
     pub fn or(mut self, value: T) -> Self {
         self.otherwise = Some(Otherwise::Value(value));
         self
     }
 
     /// Where the client cannot be asked, take the value from this argument of the call, and when it is not there, tell the
-    /// model to ask and to call again with it.
+    /// model to ask and to call again with it. Unlike [`or`](Self::or), it does not cover a question that was not answered in its time.
     ///
     /// The model then answers for the person: use it only where that is acceptable. The argument has to be in the tool's
     /// input schema, as an optional one.
@@ -348,7 +367,8 @@ impl<T: Send + 'static> Asking<T> {
         let frame = &self.ask.frame;
         let key_is_default = self.key.is_none();
         let key = &*self.key.get_or_insert_with(self.query.default_key);
-        let mut patience = self.within.map(|time| frame.core.clock.sleep(time));
+        let until = Within::begun(&mut self.within, || frame.core.now());
+        let mut patience = until.map(|until| frame.core.clock.sleep(until.since(frame.core.now())));
         let mut asked = 0;
         let mut words = self.message.clone();
         loop {
@@ -359,7 +379,7 @@ impl<T: Send + 'static> Asking<T> {
                 digest: None,
                 key: key.clone(),
                 message: self.message.clone(),
-                within: self.within,
+                until: Within::begun(&mut self.within, || frame.core.now()),
             };
             let opened = frame.open(question, key_is_default)?;
             let received = tokio::select! {
@@ -375,12 +395,11 @@ impl<T: Send + 'static> Asking<T> {
                     Ok(value) => return Ok(Answer::Accepted(value)),
                     Err(problem) => problem,
                 },
-                Err(error) if error.cannot_ask() => {
-                    return self.otherwise.take().map_or(Err(error), |otherwise| {
-                        otherwise.instead(&self.ask, self.query.read, key, &self.message).map(Answer::Accepted)
-                    });
+                Err(error) => {
+                    let otherwise = self.otherwise.take();
+                    let instead = Otherwise::instead(otherwise, error, &self.ask, self.query.read, key, &self.message);
+                    return instead.map(Answer::Accepted);
                 }
-                Err(error) => return Err(error),
             };
             if asked == frame.core.limits.reasks {
                 return Err(FlowError::Invalid { question: self.message.clone(), problem });
@@ -400,16 +419,21 @@ async fn over(patience: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 impl<T> Otherwise<T> {
+    /// What to take in place of an answer that did not come.
     pub(super) fn instead(
-        self,
+        otherwise: Option<Self>,
+        error: FlowError,
         ask: &Ask,
         read: fn(&str, &Value) -> Result<T, Problem>,
         key: &str,
         question: &str,
     ) -> Result<T, FlowError> {
-        let argument = match self {
-            Self::Value(value) => return Ok(value),
-            Self::Argument(argument) => argument,
+        let argument = match otherwise {
+            Some(Self::Value(value)) if error.cannot_ask() || matches!(error, FlowError::NotInTime { .. }) => {
+                return Ok(value);
+            }
+            Some(Self::Argument(argument)) if error.cannot_ask() => argument,
+            _ => return Err(error),
         };
         let arguments = ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
         let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));

@@ -17,7 +17,7 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::{Answer, Ask, Asking, Query};
+use super::ask::{Answer, Ask, Asking, Otherwise, Query, Within};
 use crate::{
     answer::Received,
     check::Problem,
@@ -26,7 +26,7 @@ use crate::{
     flow::{
         failure::RecordedFailure,
         frame::Question,
-        journal::{Entry, Journal, Operation},
+        journal::{Entry, Journal, Operation, Reached},
         once,
         view::View,
     },
@@ -241,7 +241,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
             let (key, message) = ("checkpoint".to_owned(), String::new());
             let question =
-                Question { key, kind: Kind::Form, request: None, form: None, digest: None, message, within: None };
+                Question { key, kind: Kind::Form, request: None, form: None, digest: None, message, until: None };
             frame.open(question, true)?.await?;
         }
         operation.record(Entry::Checkpoint)
@@ -456,21 +456,27 @@ impl<T: Send + 'static> Asking<T> {
         let (kind, read) = (*kind, *read);
         let wanted = Entry::Answer { key, question: digest, answer: Settled::Declined };
         let key = wanted.key().unwrap_or_default();
-        let cannot = |otherwise: Option<super::ask::Otherwise<T>>| match otherwise {
-            Some(otherwise) => otherwise.instead(ask, read, key, message).map(Answer::Accepted),
-            None => Err(FlowError::MissingCapability { required: Box::new(required(kind, false)) }),
-        };
+        let instead =
+            |otherwise, error| Otherwise::instead(otherwise, error, ask, read, key, message).map(Answer::Accepted);
+        let cannot = || FlowError::MissingCapability { required: Box::new(required(kind, false)) };
+        let late = || FlowError::NotInTime { question: message.clone() };
         let mut misfits = 0;
         let mut reworded = None;
         loop {
             let problem = match operation.recorded_question(&wanted, message)?.as_deref() {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
-                Some(Entry::Unasked { .. }) => return cannot(otherwise.take()),
+                Some(Entry::Unasked { .. }) => return instead(otherwise.take(), cannot()),
+                Some(Entry::Late { .. }) => return instead(otherwise.take(), late()),
                 Some(Entry::Answer { answer, .. }) => return recall(key, answer, *read_text),
                 _ => {
-                    let received = match operation.arrived(key, digest) {
-                        Some(received) => Ok(received),
-                        None => {
+                    let reached = operation.reach(key, digest);
+                    if let Some(until) = reached.as_ref().and_then(|reached| reached.until) {
+                        *within = Some(Within::Until(until));
+                    }
+                    let received = match reached {
+                        Some(Reached { is_late: true, .. }) => Err(late()),
+                        Some(Reached { answer: Some(received), .. }) => Ok(received),
+                        _ => {
                             operation.reserve(&wanted)?;
                             let words = reworded.take().unwrap_or_else(|| message.clone());
                             // The same on every leg, and another for another page.
@@ -483,7 +489,7 @@ impl<T: Send + 'static> Asking<T> {
                                 form: *form,
                                 digest: Some(digest),
                                 message: message.clone(),
-                                within: *within,
+                                until: Within::begun(within, || ask.frame.core.now()),
                             };
                             ask.frame.open(question, false)?.await
                         }
@@ -492,10 +498,12 @@ impl<T: Send + 'static> Asking<T> {
                         Err(error) if error.cannot_ask() => {
                             let unasked = Entry::Unasked { key: key.to_owned(), question: digest };
                             operation.record_question(unasked, message)?;
-                            return match otherwise.take() {
-                                None => Err(error),
-                                otherwise => cannot(otherwise),
-                            };
+                            return instead(otherwise.take(), error);
+                        }
+                        Err(error @ FlowError::NotInTime { .. }) => {
+                            let late = Entry::Late { key: key.to_owned(), question: digest };
+                            operation.record_question(late, message)?;
+                            return instead(otherwise.take(), error);
                         }
                         Err(error) => return Err(error),
                         Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),

@@ -125,6 +125,37 @@ async fn how_long_is_left_counts_from_when_the_question_came_also_after_it_was_s
 }
 
 #[tokio::test]
+async fn a_question_with_less_time_than_the_others_says_so_also_after_it_was_saved() {
+    let (_raw, client) = Raw::modern(|_| {
+        let mut quick = units_form();
+        quick["params"]["_meta"] = json!({"rounds/expiresInMs": 30_000});
+        let mut page = json!({"method": "elicitation/create", "params": {
+            "mode": "url", "message": "Sign in", "url": "https://example.com", "_meta": {"rounds/expiresInMs": 20_000},
+        }});
+        let mut odd = units_form();
+        odd["params"]["_meta"] = json!({"rounds/expiresInMs": "soon"});
+        let mut long = units_form();
+        long["params"]["_meta"] = json!({"rounds/expiresInMs": 1_000_000});
+        page["params"]["elicitationId"] = json!("1");
+        Act::Result(json!({
+            "resultType": "input_required",
+            "inputRequests": {"long": long, "odd": odd, "page": page, "quick": quick, "slow": units_form()},
+            "_meta": {"rounds/expiresInMs": 90_000},
+        }))
+    })
+    .await;
+    let pending = asked(Call::tool("x", object!({})).send(&client).await.unwrap());
+    for pending in [Pending::from_json(&pending.to_json()).unwrap(), pending] {
+        let left = |key: &str| pending.question(key).unwrap().expires_in().unwrap().as_secs();
+        assert!((60..=90).contains(&pending.expires_in().unwrap().as_secs()));
+        assert!((10..=20).contains(&left("page")) && (15..=30).contains(&left("quick")));
+        for key in ["slow", "odd", "long"] {
+            assert!((60..=90).contains(&left(key)), "{key}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_starts_over_suggests_what_was_answered_in_every_round() {
     let ask = |key: &str| {
         Act::Result(json!({"resultType": "input_required", "inputRequests": {key: units_form()}, "requestState": key}))

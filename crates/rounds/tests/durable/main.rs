@@ -7,6 +7,7 @@ mod failures;
 mod flows;
 mod others;
 mod rules;
+mod times;
 
 use std::{
     collections::BTreeMap,

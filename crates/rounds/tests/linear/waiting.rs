@@ -209,6 +209,67 @@ async fn a_question_has_its_own_time_within_the_round() {
 }
 
 #[tokio::test]
+async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
+    let five = Duration::from_secs(5);
+    let stage = stage(move |ask: Ask| async move {
+        Ok(format!("{:?}", ask.form("Quick?").within(five).or(Units::Imperial).await?))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    assert_eq!(asked.decline("units").send(&client).await.text(), "The user declined: Quick?");
+    let asked = client.call("x", json!({})).await.asked();
+    stage.clock.advance(five);
+    let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(late.text(), "Imperial");
+    let legacy = Client::legacy(stage.server.clone()).await;
+    let leg = legacy.start("tools/call", json!({"name": "x"})).await;
+    let _unanswered = legacy.pushed().await.unwrap();
+    stage.clock.until_asleep(1).await;
+    stage.clock.advance(five);
+    assert_eq!(leg.finish().await.text(), "Imperial");
+}
+
+#[tokio::test]
+async fn an_argument_does_not_stand_in_for_time() {
+    let five = Duration::from_secs(5);
+    let stage = stage(move |ask: Ask| async move {
+        Ok(format!("{:?}", ask.form::<Units>("Quick?").within(five).or_argument("units").await?))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let asked = client.call("x", json!({"units": "metric"})).await.asked();
+    stage.clock.advance(five);
+    let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
+    assert_eq!(late.text(), "Nobody answered in time: Quick?");
+}
+
+#[tokio::test]
+async fn with_two_questions_each_is_told_its_own_time_also_when_it_is_told_again() {
+    let stage = stage(|ask: Ask| async move {
+        let _first: Units = ask.form("First?").key("first").await?;
+        let quick = ask.form::<Units>("Quick?").key("quick").within(Duration::from_secs(5)).answer();
+        let (quick, slow) = tokio::join!(quick, ask.form::<Units>("Slow?").key("slow").answer());
+        Ok(format!("{} {:?}", quick.is_ok(), slow?))
+    });
+    let client = Client::modern(stage.server.clone()).await;
+    let metric = |key: &str| json!({key: "metric"});
+    let own =
+        |asked: &rounds::test::Asked, key: &str| asked.question(key)["params"]["_meta"]["rounds/expiresInMs"].clone();
+    let all = |asked: &rounds::test::Asked| asked.result()["_meta"]["rounds/expiresInMs"].clone();
+    let first = client.call("x", json!({})).await.asked().accept("first", metric("first"));
+    let asked = first.send(&client).await.asked();
+    assert_eq!((all(&asked), own(&asked, "quick"), own(&asked, "slow")), (json!(600_000), json!(5_000), json!(null)));
+    stage.clock.advance(Duration::from_secs(2));
+    let told = first.send(&client).await.asked();
+    assert_eq!((all(&told), own(&told, "quick")), (json!(598_000), json!(3_000)), "a retry gets the same questions");
+    // One that does not fit is asked for again, and has no more time for it.
+    let asked = asked.accept("quick", json!({"quick": 1})).send(&client).await.asked();
+    assert_eq!((all(&asked), own(&asked, "quick"), own(&asked, "slow")), (json!(600_000), json!(3_000), json!(null)));
+    stage.clock.advance(Duration::from_secs(3));
+    let done = asked.accept("quick", metric("quick")).accept("slow", metric("slow")).send(&client).await;
+    assert_eq!(done.text(), "false Accepted(Metric)");
+}
+
+#[tokio::test]
 async fn a_patient_question_lets_its_round_live_longer() {
     let hour = Duration::from_secs(30 * 60);
     let stage =
