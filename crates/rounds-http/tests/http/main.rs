@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[cfg(target_os = "linux")]
+mod axum_guide;
 #[cfg(feature = "port")]
 mod crowd;
 mod desk;
