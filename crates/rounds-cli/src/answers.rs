@@ -33,7 +33,8 @@ pub(crate) struct AnswerOptions {
     /// KEY alone stands for the whole question: KEY=accept takes it as it stands, or agrees to visit a page;
     /// KEY=decline and KEY=cancel; KEY:=JSON is all of the answer; and if there is just one field, KEY=VALUE
     /// is enough. The questions of a server of the legacy era have no key: there the name of the field
-    /// decides, and `*` stands for every question.
+    /// decides, and `*` stands for every question. What a model said (KEY:={"role": ..}) and roots
+    /// (KEY:={"roots": ..}) are given to such a server one after the other, whatever their KEY is.
     #[arg(long, value_name = "KEY.FIELD=VALUE", value_parser = Pair::parse, verbatim_doc_comment)]
     answer: Vec<Pair>,
     /// Answer from a JSON file: {"KEY": {"FIELD": "value"}}
@@ -93,14 +94,7 @@ impl AnswerOptions {
 impl Answers {
     /// Whether a server may be told that it can ask this: whoever answers for a model or knows roots has said so.
     pub(crate) fn can(&self, kind: Kind) -> bool {
-        let has = |name: &str| {
-            self.given.iter().any(|entry| matches!(&entry.pair.value, Given::Json(json) if json.get(name).is_some()))
-        };
-        match kind {
-            Kind::Sample => has("role"),
-            Kind::Roots => has("roots"),
-            _ => true,
-        }
+        matches!(kind, Kind::Form | Kind::Url) || self.given.iter().any(|entry| entry.is_result_for(kind))
     }
 
     /// The answer to this question, if there is one. It fits.
@@ -110,7 +104,8 @@ impl Answers {
 
     fn find(&self, question: &Question) -> Result<Option<Answer>, String> {
         let fields = self.fields_of(question)?;
-        let answer = match self.given.iter().rfind(|entry| entry.is_whole(question)) {
+        let named = self.given.iter().rfind(|entry| entry.is_whole(question));
+        let answer = match named.or_else(|| self.result_for(question)) {
             Some(entry) => whole(question, entry.take(), &fields)?,
             None if !fields.is_empty() => filled(defaults(question), &fields)?,
             None if self.decline && matches!(question.kind(), Kind::Form | Kind::Url) => Answer::Decline,
@@ -120,6 +115,13 @@ impl Answers {
             AnswerError::Invalid { problem, .. } => problem.to_string(),
             other => other.to_string(),
         })
+    }
+
+    /// The result that a server without keys is given: each in turn, and then the last one again.
+    fn result_for(&self, question: &Question) -> Option<&Entry> {
+        let mut results =
+            self.given.iter().filter(|entry| question.is_pushed() && entry.is_result_for(question.kind()));
+        results.clone().find(|entry| !entry.used.load(Ordering::Relaxed)).or_else(|| results.next_back())
     }
 
     /// Whether any of these is for this question.
@@ -163,6 +165,16 @@ impl Entry {
             true => name == question.message() || is_only_field(),
             false => name == question.key(),
         }
+    }
+
+    /// Whether this is what a model said, or roots, whatever question it was given for.
+    fn is_result_for(&self, kind: Kind) -> bool {
+        let member = match kind {
+            Kind::Sample => "role",
+            Kind::Roots => "roots",
+            _ => return false,
+        };
+        matches!(&self.pair.value, Given::Json(json) if json.get(member).is_some())
     }
 
     fn take(&self) -> &Given {

@@ -4,7 +4,10 @@ use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 
-use crate::{process::Written, screen::Screen};
+use crate::{
+    process::{Written, run},
+    screen::Screen,
+};
 
 /// The beginning of a server of the legacy era in a few lines of shell.
 fn shell(rest: &str) -> Written {
@@ -55,6 +58,46 @@ async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_oth
         let answer: Value = serde_json::from_str(answer).unwrap();
         assert_eq!(answer["result"]["content"]["n"], numbers[answer["id"].to_string()], "{answer}");
     }
+}
+
+/// A line of such a server that asks for a sample or for roots, which have no key and no words.
+fn echo_request(id: u32, method: &str) -> String {
+    let params = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 9});
+    let params = if method == "roots/list" { json!({}) } else { params };
+    format!("echo '{}'", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+#[tokio::test]
+async fn what_a_model_said_and_roots_are_given_to_a_legacy_server_too() {
+    let answers = Written::nothing();
+    let asked = ["sampling/createMessage", "roots/list", "sampling/createMessage", "sampling/createMessage"];
+    let each = |(id, method): (u32, &&str)| {
+        format!("{}\nread answer\necho \"$answer\" >> {}", echo_request(id, method), answers.path())
+    };
+    let asks: Vec<_> = (7..).zip(&asked).map(each).collect();
+    let script = shell(&format!("{}\n{}", asks.join("\n"), echo_thanks()));
+    let said = |text: &str| json!({"role": "assistant", "model": "none", "content": {"type": "text", "text": text}});
+    let ended = run(&[
+        "call",
+        "--stdio",
+        &format!("sh {}", script.path()),
+        "tool",
+        "--era",
+        "legacy",
+        "--answer",
+        &format!("sample:={}", said("first")),
+        "--answer",
+        r#"roots:={"roots": [{"uri": "file:///here"}]}"#,
+        "--answer",
+        &format!("other:={}", said("second")),
+    ])
+    .await;
+    assert_eq!(ended.printed(), "thanks\n");
+    let answers: Vec<Value> = answers.read().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let given: Vec<_> = answers.iter().map(|answer| &answer["result"]).collect();
+    assert_eq!(given[0]["content"]["text"], "first", "{given:?}");
+    assert_eq!(given[1]["roots"][0]["uri"], "file:///here", "{given:?}");
+    assert_eq!((&given[2]["content"]["text"], &given[3]["content"]["text"]), (&json!("second"), &json!("second")));
 }
 
 #[tokio::test]
