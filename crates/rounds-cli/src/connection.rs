@@ -19,8 +19,6 @@ use url::{Host, Url};
 
 use crate::{Failure, answering::Answering, reason, terminal::clean};
 
-/// How long a server may take to say who it is. A command may have to fetch itself first.
-const GREETING: Duration = Duration::from_secs(120);
 /// How long a connection may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Longer than anybody will sit at a question.
@@ -65,6 +63,11 @@ impl Address {
 }
 
 impl Address {
+    /// As it may be shown, whoever wrote it.
+    pub(crate) fn shown(&self) -> String {
+        clean::line(&self.to_string())
+    }
+
     /// Whether others on the way can read what is sent there.
     pub(crate) fn is_open(&self) -> bool {
         let Self::Url(url) = self else { return false };
@@ -102,11 +105,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Connects, and waits for so long until the server has said who it is.
     pub(crate) async fn open(
         address: &Address,
         era: Protocol,
         bearer: Option<&str>,
         answering: Arc<Answering>,
+        within: Duration,
     ) -> Result<Self, Failure> {
         let host = client::Host::new(answering)
             .with_handler(ourselves())
@@ -117,10 +122,8 @@ impl Connection {
             Protocol::Legacy => host.legacy_only(),
             Protocol::Auto => host,
         };
-        let failed = |error: ClientInitializeError| Failure::Connect {
-            to: address.to_string(),
-            why: reason::not_connected(&error),
-        };
+        let failed =
+            |error: ClientInitializeError| Failure::Connect { to: address.shown(), why: reason::not_connected(&error) };
         let greeted = async {
             match address {
                 Address::Url(url) => {
@@ -131,20 +134,20 @@ impl Connection {
                 Address::Stdio(command) => {
                     let mut child = start(command)?;
                     let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
-                        return Err(Failure::Silent { to: address.to_string() });
+                        return Err(Failure::Silent { to: address.shown(), within });
                     };
                     match host.connect((stdout, stdin)).await {
                         Ok(client) => Ok(Self { client, child: Some(child) }),
                         // That it has ended says more than that its pipe is broken.
                         Err(error) => Err(match timeout(FAREWELL, child.wait()).await {
-                            Ok(Ok(status)) => Failure::Ended { to: address.to_string(), status },
+                            Ok(Ok(status)) => Failure::Ended { to: address.shown(), status },
                             _ => failed(error),
                         }),
                     }
                 }
             }
         };
-        timeout(GREETING, greeted).await.unwrap_or_else(|_| Err(Failure::Silent { to: address.to_string() }))
+        timeout(within, greeted).await.unwrap_or_else(|_| Err(Failure::Silent { to: address.shown(), within }))
     }
 
     /// Ends the connection, and the command at its other end.
@@ -175,5 +178,5 @@ fn start(command: &str) -> Result<Child, Failure> {
     let words = words(command)?;
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    command.spawn().map_err(|source| Failure::Start { program: words[0].clone(), source })
+    command.spawn().map_err(|source| Failure::Start { program: clean::line(&words[0]), source })
 }

@@ -1,6 +1,12 @@
 //! One call from its connection to its exit code, whoever answers and wherever it began.
 
-use std::{path::PathBuf, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    pin::pin,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use rounds::client::{Call, Done, Limits, Outcome, Pending, Start, drive};
@@ -30,7 +36,7 @@ pub(crate) struct ConversationOptions {
     /// Authorize HTTP requests with this token, which is never saved
     #[arg(long, value_name = "TOKEN", env = "ROUNDS_BEARER", hide_env_values = true)]
     bearer: Option<String>,
-    /// How long the server may take in all; a person may take longer
+    /// How long the server may take in all, from the connection on; a person may take longer
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
     /// Print the result, or the questions, as JSON
@@ -95,7 +101,7 @@ impl Conversation {
 
     /// Nothing is started, and no token is sent anywhere, because a file says so.
     async fn consent(&self, who: &Who) -> Result<(), Failure> {
-        let server = clean::line(&self.server.to_string());
+        let server = self.server.shown();
         let does = match (&self.server, &self.options.bearer) {
             (Address::Stdio(_), _) => format!("starts {server}"),
             (Address::Url(_), Some(_)) => format!("sends your token to {server}"),
@@ -115,16 +121,17 @@ impl Conversation {
         mut gives_up: UnboundedReceiver<NoAnswer>,
     ) -> Result<Outcome, Halt> {
         let mut interrupted = pin!(ctrl_c());
-        let bearer = self.options.bearer.as_deref();
+        let (bearer, timeout) = (self.options.bearer.as_deref(), self.options.timeout);
+        let began = Instant::now();
         let connection = tokio::select! {
             // First, as it is caught from then on. All that follows may go through to a question at once, where others do the work
             // of the connection.
             biased;
             _ = &mut interrupted => return Err(Failure::Interrupted.into()),
-            opened = Connection::open(&self.server, self.era, bearer, answering.clone()) => opened?,
+            opened = Connection::open(&self.server, self.era, bearer, answering.clone(), timeout) => opened?,
         };
         let ended = tokio::select! {
-            ended = self.drive(&connection, start, answering) => ended,
+            ended = self.drive(&connection, start, answering, timeout.saturating_sub(began.elapsed())) => ended,
             Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
             _ = &mut interrupted => Err(answering.status.interrupted().into()),
         };
@@ -134,8 +141,15 @@ impl Conversation {
         ended
     }
 
-    async fn drive(&self, connection: &Connection, start: Start, answering: &Answering) -> Result<Outcome, Halt> {
-        let limits = Limits::default().with_total(self.options.timeout).with_question(PATIENCE).with_longest(PATIENCE);
+    /// Has the call answered, for which the server has so long.
+    async fn drive(
+        &self,
+        connection: &Connection,
+        start: Start,
+        answering: &Answering,
+        total: Duration,
+    ) -> Result<Outcome, Halt> {
+        let limits = Limits::default().with_total(total).with_question(PATIENCE).with_longest(PATIENCE);
         let mut start = start;
         loop {
             let driven = drive(&connection.client, start, answering, limits.clone()).await;
@@ -145,7 +159,7 @@ impl Conversation {
                     answering.status.ended(&outcome);
                     return Ok(outcome);
                 }
-                Err(error) => Halt::of(error, self.resumed.as_deref()),
+                Err(error) => Halt::of(error, self.resumed.as_deref(), self.options.timeout),
             };
             // Somebody who sat too long at a question need not type it all again.
             let (Who::Person(person), true, Some(pending)) = (answering.who(), halt.refused, &halt.pending) else {
@@ -216,7 +230,7 @@ impl Conversation {
             match kept {
                 Some(place) => {
                     place.write(pending)?;
-                    eprint(&format!("rounds: {} has what was answered.\n", place.file()));
+                    eprint(&format!("rounds: {} has what was answered.\n", clean::line(&place.file())));
                 }
                 None => eprint(&show::rescued(pending)),
             }

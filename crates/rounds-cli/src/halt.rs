@@ -1,6 +1,6 @@
 //! Why a call came to a halt, and what there is of it.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use rounds::client::{DriveError, Pending, Question, SendError, Stopped};
 
@@ -28,8 +28,8 @@ impl From<Failure> for Halt {
 }
 
 impl Halt {
-    /// What stopped a call that was driven. It may have come from a file.
-    pub(crate) fn of(error: DriveError, resumed: Option<&Path>) -> Self {
+    /// What stopped a call that was driven, with so much time for its server. It may have come from a file.
+    pub(crate) fn of(error: DriveError, resumed: Option<&Path>, timeout: Duration) -> Self {
         let (mut unanswered, mut refused, mut is_ours) = (false, false, false);
         let failure = match error.stopped() {
             Stopped::Responder { source, .. } => {
@@ -45,6 +45,8 @@ impl Halt {
                 refused = true;
                 Some(Failure::Refused(what_to_do(resumed)))
             }
+            // Some of its time was used up before it was driven.
+            Stopped::Total { .. } => Some(Failure::Slow(timeout)),
             Stopped::Leg(SendError::Connection(error)) => Some(Failure::Lost(reason::lost(error))),
             _ => None,
         };

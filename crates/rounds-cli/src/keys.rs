@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    fs,
     io::{self, Read},
     path::PathBuf,
 };
@@ -10,7 +9,7 @@ use std::{
 use clap::{Args, builder::NonEmptyStringValueParser};
 use rounds::{Inspected, KeyRing, Refusal};
 
-use crate::Failure;
+use crate::{Failure, private};
 
 /// The audience of servers with a key file that were told no other.
 pub(crate) const AUDIENCE: &str = "gallery";
@@ -34,7 +33,7 @@ pub(crate) struct Token {
     audience: String,
     /// Save the journal of a durable handler here, as JSON, for a test that replays it
     ///
-    /// Answers and effects are in it as they are in the token, and no longer sealed.
+    /// Answers and effects are in it as they are in the token, and no longer sealed: only you can read the file.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     journal: Option<PathBuf>,
 }
@@ -59,7 +58,7 @@ pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     let inspected = Inspected::open(&keys, &token.audience, state.trim()).map_err(Failure::Token)?;
     if let Some(file) = &token.journal {
         let journal = inspected.journal_json().ok_or(Failure::NoJournal)?;
-        fs::write(file, journal + "\n")
+        private::write(file, &(journal + "\n"))
             .map_err(|source| Failure::Write { file: file.display().to_string(), source })?;
     }
     Ok(format!("{inspected}\n"))

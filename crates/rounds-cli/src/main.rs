@@ -13,6 +13,7 @@ mod halt;
 mod keys;
 mod pair;
 mod person;
+mod private;
 mod reason;
 mod reload;
 mod resume;
@@ -28,11 +29,13 @@ use std::{
     fmt,
     io::{self, ErrorKind, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Parser, Subcommand};
 use rounds::{BuildError, KeyError, Refusal};
 use tokio::runtime::Runtime;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::colour::Paint;
 
@@ -54,7 +57,10 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Call(options) => return block_on(call::call(*options))?,
         Command::Resume(options) => return block_on(resume::resume(*options))?,
         Command::Keygen => print(&keys::generate()?)?,
-        Command::Open(token) => print(&keys::open(&token)?)?,
+        Command::Open(token) => {
+            log_to_stderr()?;
+            print(&keys::open(&token)?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -75,7 +81,7 @@ Examples:
   rounds serve --http 127.0.0.1:8000          a server to send requests to
   rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
                                               call it, and be asked
-  rounds keygen > keys                        a key that several servers can share
+  (umask 077; rounds keygen > keys)           a key that several servers can share
   rounds serve --stdio --key-file keys        for a client that starts its servers itself
   rounds open r1.AAAA... --key-file keys      what is in a requestState
 
@@ -170,8 +176,12 @@ enum Failure {
     Lost(String),
     #[error("{to} has ended without a word of MCP: {status}")]
     Ended { to: String, status: std::process::ExitStatus },
-    #[error("{to} does not say who it is")]
-    Silent { to: String },
+    #[error("{to} has not said who it is within {within:?}; --timeout gives it longer")]
+    Silent { to: String, within: Duration },
+    #[error(
+        "the server has not finished within {0:?}, not counting the time in which it was being answered; --timeout gives it longer"
+    )]
+    Slow(Duration),
     #[error("{}", terminal::clean::line(&.0.to_string()))]
     Call(#[source] Box<rounds::client::DriveError>),
     #[error("{0}")]
@@ -211,21 +221,33 @@ struct Sentence<'a>(&'a dyn Error);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
+        // Any of it may have the words of a server, or of a file, in it.
+        let said = terminal::clean::lines(&self.0.to_string());
         f.write_str(&said)?;
+        let mut said = terminal::clean::line(&said);
         let mut cause = self.0.source();
         while let Some(error) = cause {
-            // It may have the words of a server in it.
-            let words = terminal::clean::short(&error.to_string(), 400);
+            let words = terminal::clean::line(&error.to_string());
             // Some errors speak with the words of their cause, and name the cause as well.
-            if !said.ends_with(&words) {
-                write!(f, ": {words}")?;
+            if !said.contains(&words) {
+                write!(f, ": {}", terminal::clean::short(&words, 400))?;
+                said = words;
             }
-            said = words;
             cause = error.source();
         }
         Ok(())
     }
+}
+
+/// stdout belongs to the protocol, or to what was asked for.
+fn log_to_stderr() -> Result<(), Failure> {
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env()?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colour::is_wanted(&io::stderr()))
+        .init();
+    Ok(())
 }
 
 fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {

@@ -1,8 +1,7 @@
 //! A call that waits in a file: for `--save` and `rounds resume`.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +12,7 @@ use serde_json::Value;
 use crate::{
     Failure,
     connection::{Address, Protocol},
+    private,
 };
 
 /// The layout of [`Saved`] around the pending call, which has a version of its own.
@@ -75,8 +75,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(file: PathBuf, server: Address, era: Protocol) -> Result<Self, Failure> {
         let place = Self { file, server, era };
-        let tried = if place.file.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { place.scratch() };
-        tried.and_then(|(_, scratch)| fs::remove_file(scratch)).map_err(|source| place.failed(source))?;
+        private::try_out(&place.file).map_err(|source| place.failed(source))?;
         Ok(place)
     }
 
@@ -90,27 +89,7 @@ impl Place {
         let layout = Layout { version: VERSION, server: self.server.clone(), era: self.era, pending };
         // Its keys are texts, which is all that JSON asks for.
         let text = serde_json::to_string_pretty(&layout).unwrap_or_default() + "\n";
-        let written = self.scratch().and_then(|(mut scratch, path)| {
-            let written = scratch.write_all(text.as_bytes()).and_then(|()| scratch.sync_all());
-            let written = written.and_then(|()| fs::rename(&path, &self.file));
-            if written.is_err() {
-                let _ = fs::remove_file(&path);
-            }
-            written
-        });
-        written.map_err(|source| self.failed(source))
-    }
-
-    /// A new file next to where the call will be.
-    fn scratch(&self) -> io::Result<(File, PathBuf)> {
-        let mut name = self.file.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let path = self.file.with_file_name(name);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok((options.open(&path)?, path))
+        private::write(&self.file, &text).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> Failure {

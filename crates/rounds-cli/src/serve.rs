@@ -24,9 +24,8 @@ use rounds::{KeyRing, Limits, Principal, Rounds};
 use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use crate::{Failure, colour, crowd::CrowdOptions, duration, fleet, keys::AUDIENCE, reload::Reload};
+use crate::{Failure, crowd::CrowdOptions, duration, fleet, keys::AUDIENCE, reload::Reload};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -49,7 +48,7 @@ The second leg is the same request with two more params: "requestState", as it c
 "inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}.
 
 Three instances of one server, each of which can be given any leg:
-  rounds keygen > keys
+  (umask 077; rounds keygen > keys)
   rounds serve --http 127.0.0.1:8001 --redis redis://127.0.0.1/ --key-file keys --instance a
   rounds serve --http 127.0.0.1:8002 --redis redis://127.0.0.1/ --key-file keys --instance b
   rounds serve --http 127.0.0.1:8003 --redis redis://127.0.0.1/ --key-file keys --instance c"#;
@@ -131,7 +130,7 @@ enum HttpStack {
 
 /// Serves until the client leaves or a signal says stop.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
-    log_to_stderr()?;
+    crate::log_to_stderr()?;
     let server = options.build().await?;
     // Before anybody is told that the server is there, so that no signal is missed.
     if let Some(file) = options.key_file {
@@ -167,17 +166,6 @@ impl Options {
         }
         Ok(builder.build()?)
     }
-}
-
-/// stdout belongs to the protocol, or to nobody.
-fn log_to_stderr() -> Result<(), Failure> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env()?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(colour::is_wanted(&io::stderr()))
-        .init();
-    Ok(())
 }
 
 async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {

@@ -79,7 +79,7 @@ impl Status {
     pub(crate) fn say(&self, ours: &str) {
         self.pause();
         // Where stderr is closed there is nobody to tell.
-        let _ = writeln!(io::stderr(), "rounds: {ours}");
+        let _ = writeln!(io::stderr(), "rounds: {}", clean::lines(ours));
     }
 
     pub(crate) fn progress(&self, progress: &Progress<'_>) {

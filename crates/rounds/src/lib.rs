@@ -106,6 +106,8 @@ mod clock;
 mod era;
 #[cfg(feature = "server")]
 mod error;
+#[cfg(any(feature = "server", feature = "client"))]
+mod escape;
 #[cfg(feature = "server")]
 mod exchange;
 #[cfg(feature = "server")]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     process::{Ended, nobodys_address, run},
-    raw::{Raw, asks, form},
+    raw::{Raw, asks, form, says},
 };
 
 #[track_caller]
@@ -48,6 +48,43 @@ async fn what_a_server_says_instead_of_a_result_is_told_in_a_sentence() {
         let raw = Raw::start([reply]).await;
         short(&run(&["call", &raw.url, "tool", "--answer", "q=accept"]).await, words);
     }
+}
+
+#[tokio::test]
+async fn what_a_server_says_is_not_said_twice() {
+    let data = json!({"requiredCapabilities": {"sampling": {}}});
+    for (words, data) in
+        [("needs a model", data), ("needs a model", json!(null)), (&"needs a model, ".repeat(30), json!(7))]
+    {
+        let raw = Raw::start([json!({"error": {"code": -32021, "message": words, "data": data}})]).await;
+        let ended = run(&["call", &raw.url, "tool"]).await;
+        assert_eq!(ended.stderr.matches("-32021").count(), 1, "{ended:?}");
+        assert_eq!(ended.stderr.matches("requiredCapabilities").count(), usize::from(data.is_object()), "{ended:?}");
+        short(&ended, "the server answered with error -32021: needs a model");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_has_as_long_as_the_timeout() {
+    // It takes connections and requests, and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", silent.local_addr().unwrap());
+    for at in [&[url.as_str()][..], &["--stdio", "sleep 600"]] {
+        for era in ["auto", "modern", "legacy"] {
+            let ended = run(&[&["call"], at, &["tool", "--era", era, "--timeout", "200ms"]].concat()).await;
+            short(&ended, "has not said who it is within 200ms; --timeout gives it longer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_come_to_an_end_has_as_long_as_the_timeout() {
+    let raw = Raw::start_slow([says("never")]).await;
+    let ended = run(&["call", &raw.url, "tool", "--timeout", "700ms"]).await;
+    short(
+        &ended,
+        "the server has not finished within 700ms, not counting the time in which it was being answered; --timeout",
+    );
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ async fn the_journal_of_a_durable_token_is_shown_and_saved() {
 
     let file = Written::new("");
     assert_eq!(run(&[&open[..], &["--journal", file.path()]].concat()).await.printed(), shown);
+    assert_eq!(file.mode(), 0o600, "it is no longer sealed");
     let journal: Value = serde_json::from_str(&fs::read_to_string(file.path()).unwrap()).unwrap();
     assert_eq!(journal["version"], 1);
     assert_eq!(journal["entries"], json!([{"Once": {"name": "audit", "value": "null"}}]));
@@ -51,6 +52,63 @@ async fn the_journal_of_a_durable_token_is_shown_and_saved() {
 
     let nowhere = [&open[..], &["--journal", "/no/such/folder/file"]].concat();
     run(&nowhere).await.failed("cannot write /no/such/folder/file: No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn a_journal_is_not_written_over_what_is_not_a_file() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let response: Value = post(&server, call("weather_i"), &[]).await.json().await.unwrap();
+    let (pipe, target, link) = (Written::nothing(), Written::new("as it was"), Written::nothing());
+    assert!(std::process::Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
+    std::os::unix::fs::symlink(target.path(), link.path()).unwrap();
+    for (file, what) in [(pipe.path(), "a pipe"), (link.path(), "a symbolic link"), ("/dev/null", "a device")] {
+        let open = ["open", &state_of(&response), "--key-file", keys.path(), "--journal", file];
+        run(&open)
+            .await
+            .failed(&format!("cannot write {file}: it is {what}; only a new file or a regular one is written"));
+    }
+    assert_eq!(target.read(), "as it was");
+}
+
+#[tokio::test]
+async fn what_a_client_put_into_a_token_is_shown_without_effect() {
+    let (keys, file) = (Written::key().await, Written::nothing());
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let uri = "weather://forecast/\u{1b}[2J\u{202e}\u{9b}x\nprincipal  none";
+    let saved = run(&["call", "--resource", &server.url, uri, "--save", file.path()]).await;
+    assert_eq!(saved.code, Some(75), "{saved:?}");
+    let saved: Value = serde_json::from_str(&file.read()).unwrap();
+    let token = saved["pending"]["state"].as_str().unwrap();
+    let shown = run(&["open", token, "--key-file", keys.path()]).await.printed();
+    assert!(
+        shown.contains(r"request    resources/read weather://forecast/\u{1b}[2J\u{202e}\u{9b}x\u{a}principal"),
+        "{shown:?}"
+    );
+    assert!(!shown.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'), "{shown:?}");
+    assert_eq!(shown.lines().filter(|line| line.starts_with("principal")).count(), 1, "{shown}");
+}
+
+#[tokio::test]
+async fn a_key_file_that_others_can_read_is_warned_of() {
+    let keys = Written::key().await;
+    let server = Server::start(&["--key-file", keys.path()]).await;
+    let token = ask(&server, &[]).await;
+    let open = ["open", &token, "--key-file", keys.path()];
+    for mode in [0o600, 0o400, 0o700] {
+        keys.set_mode(mode);
+        run(&open).await.printed();
+    }
+    for mode in [0o640, 0o604, 0o644] {
+        keys.set_mode(mode);
+        let opened = run(&open).await;
+        assert_eq!(opened.code, Some(0), "{opened:?}");
+        let warned = format!("the key file {} can be read by others than its owner (mode {mode:o})", keys.path());
+        assert!(opened.stderr.contains("WARN") && opened.stderr.contains(&warned), "{opened:?}");
+    }
+    // What comes through a pipe has no owner.
+    let piped = run_with_stdin(&["open", &token, "--key-file", "/dev/stdin"], &keys.read()).await;
+    piped.printed();
 }
 
 #[tokio::test]

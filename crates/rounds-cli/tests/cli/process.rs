@@ -184,7 +184,19 @@ impl Written {
 
     /// A key file with one key, from `rounds keygen`.
     pub(crate) async fn key() -> Self {
-        Self::new(&run(&["keygen"]).await.printed())
+        let written = Self::new(&run(&["keygen"]).await.printed());
+        written.set_mode(0o600);
+        written
+    }
+
+    /// Says who may read and write it.
+    pub(crate) fn set_mode(&self, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(&self.0, mode).unwrap();
+    }
+
+    pub(crate) fn mode(&self) -> u32 {
+        std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&self.0).unwrap().permissions()) & 0o777
     }
 
     pub(crate) fn path(&self) -> &str {

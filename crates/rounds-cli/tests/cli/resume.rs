@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     call::served_on_pipes,
-    process::{Ended, Server, Written, nobodys_address, run},
+    process::{Ended, Server, Written, in_time, nobodys_address, run},
     raw::{Raw, asks, form, says},
     request::{METRIC, audit},
     screen::Screen,
@@ -249,4 +249,86 @@ async fn a_file_that_is_no_saved_call_is_told_in_a_sentence() {
     }
     let ended = run(&["resume", "no-such-file"]).await;
     assert!(ended.stderr.starts_with("rounds: cannot read no-such-file: "), "{ended:?}");
+}
+
+#[tokio::test]
+async fn only_a_new_file_or_a_regular_one_is_saved_to() {
+    let raw = Raw::start([asks(json!({"q": form("Sure?", json!({}), &[])}))]).await;
+    let (pipe, target, link, nowhere) =
+        (Written::nothing(), Written::new("as it was"), Written::nothing(), Written::nothing());
+    assert!(std::process::Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
+    std::os::unix::fs::symlink(target.path(), link.path()).unwrap();
+    std::os::unix::fs::symlink("/no/such/file", nowhere.path()).unwrap();
+    for (file, what) in [
+        ("/dev/null", "a device"),
+        (pipe.path(), "a pipe"),
+        (link.path(), "a symbolic link"),
+        (nowhere.path(), "a symbolic link"),
+    ] {
+        let ended = run(&["call", &raw.url, "tool", "--save", file]).await;
+        ended.failed(&format!("cannot write {file}: it is {what}; only a new file or a regular one is written"));
+    }
+    assert!(raw.heard().is_empty(), "nothing was called");
+    assert_eq!(target.read(), "as it was");
+    for file in [Written::nothing(), Written::new("an old one")] {
+        save(&raw.url, &["tool"], &file).await;
+        assert!(file.read().contains("as it came"));
+    }
+}
+
+/// What is there is looked at when it is written to, and not only at the start.
+#[tokio::test]
+async fn what_takes_the_place_of_a_saved_call_in_the_meantime_is_not_replaced() {
+    let raw = Raw::start_slow([asks(json!({"q": form("Sure?", json!({}), &[])}))]).await;
+    let (file, target) = (Written::nothing(), Written::new("as it was"));
+    let call = ["call", &raw.url, "tool", "--save", file.path()];
+    let ended = tokio::join!(run(&call), async {
+        in_time("the call", async {
+            while raw.heard().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        std::os::unix::fs::symlink(target.path(), file.path()).unwrap();
+        raw.go();
+    });
+    ended.0.failed(&format!(
+        "cannot write {}: it is a symbolic link; only a new file or a regular one is written",
+        file.path()
+    ));
+    assert_eq!(target.read(), "as it was");
+}
+
+#[tokio::test]
+async fn what_a_file_says_is_shown_without_effect() {
+    let evil = "\u{1b}]0;owned\u{7}\u{202e}";
+    let question = asks(json!({"q": form(&format!("Sure{evil}?"), json!({}), &[])}));
+    let (raw, file) = (Raw::start([question]).await, Written::nothing());
+    assert_eq!(run(&["call", &raw.url, "tool", "--save", file.path()]).await.code, Some(75));
+    let saved: Value = serde_json::from_str(&file.read()).unwrap();
+    let harmless = |ended: &Ended| {
+        assert!(!ended.stderr.contains('\u{7}') && !ended.stderr.contains('\u{202e}'), "{ended:?}");
+        assert!(!ended.stderr.contains("\u{1b}]0;") && !ended.stderr.contains("\nrounds: forged"), "{ended:?}");
+    };
+    let here = json!({"url": raw.url});
+    for (place, value) in [
+        ("/server", json!({"url": format!("http://{evil}.example/")})),
+        ("/server", json!({"url": format!("{}?{evil}\nrounds: forged", raw.url)})),
+        ("/server", json!({"stdio": format!("'no-such-program{evil}\nrounds: forged'")})),
+        ("/server", json!({"stdio": format!("sh -c 'exit 3' '{evil}\nrounds: forged'")})),
+        ("/server", json!({"stdio": format!("sh -c 'exec sleep 600' '{evil}\nrounds: forged'")})),
+        ("/pending/origin/name", json!(format!("{evil}\nrounds: forged"))),
+        ("/pending/call/target", json!(format!("{evil}\nrounds: forged"))),
+        ("/pending/version", json!(evil)),
+        ("/server", here.clone()),
+    ] {
+        let mut saved = saved.clone();
+        *saved.pointer_mut(place).unwrap() = value;
+        fs::write(file.path(), saved.to_string()).unwrap();
+        for options in [&["--trust", "--timeout", "500ms"][..], &["--trust", "--verbose", "--timeout", "500ms"], &[]] {
+            harmless(&run(&[&["resume", file.path()], options].concat()).await);
+        }
+        let screen = Screen::start(&["resume", file.path(), "--timeout", "500ms"]);
+        harmless(&screen.left().await);
+    }
 }

@@ -77,6 +77,21 @@ impl Screen {
         in_time("to type", self.pty.write_all(keys.as_bytes())).await.unwrap();
     }
 
+    /// Agrees to what the program asks, and answers nothing that a server asks. All that was shown stands in for stderr.
+    pub(crate) async fn left(mut self) -> Ended {
+        let mut shown = String::new();
+        while !self.shown.contains(ENDED) {
+            if self.shown.ends_with("> ") {
+                let asked = std::mem::take(&mut self.shown);
+                self.press(if asked.contains("Go on?") { "yes\n" } else { "\u{4}" }).await;
+                shown += &asked;
+            }
+            assert!(in_time("the end", self.read()).await, "it showed {shown:?}");
+        }
+        let ended = self.ended().await;
+        Ended { stderr: shown + &ended.stderr, ..ended }
+    }
+
     /// Waits for the end. What was shown since the last time stands in for stderr.
     pub(crate) async fn ended(mut self) -> Ended {
         let shown = self.see(ENDED).await;

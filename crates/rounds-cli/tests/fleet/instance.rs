@@ -112,6 +112,8 @@ impl Keys {
     pub(crate) fn write(&self, keys: &[u8]) {
         let lines: String = keys.iter().map(|byte| format!("{byte:02x}").repeat(32) + "\n").collect();
         fs::write(&self.0, lines).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&self.0, mode).unwrap();
     }
 
     pub(crate) fn path(&self) -> &str {

@@ -1,10 +1,12 @@
 //! What can go wrong with a leg, with a server's fault kept apart from everybody else's.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use rmcp::{ErrorData, service::ServiceError};
+use serde_json::Value;
 
 use super::Origin;
+use crate::escape::write_char;
 
 /// Why a leg did not end with an outcome. The [`Call`](super::Call) or [`Pending`](super::Pending) that was sent is as it
 /// was, so it can be sent again.
@@ -33,9 +35,9 @@ pub enum SendError {
     /// [`Pending::start_over`](super::Pending::start_over) begins anew with what was answered.
     #[error("the server no longer accepts this call's state; start over")]
     StateRefused(#[source] ErrorData),
-    /// The server answered with an error.
-    #[error("the server answered with error {}: {}", .0.code.0, short(&.0.message))]
-    Refused(#[source] ErrorData),
+    /// The server answered with an error. Its words are in ours, so that it is not named as the source again.
+    #[error("the server answered with error {}: {}{}", .0.code.0, short(&.0.message), Data(.0.data.as_ref()))]
+    Refused(ErrorData),
     /// The connection failed, or was lost while the leg was under way.
     #[error("the connection failed")]
     Connection(#[source] ServiceError),
@@ -51,6 +53,18 @@ impl SendError {
             ServiceError::McpError(error) if with_state && is_refused_state(&error) => Self::StateRefused(error),
             ServiceError::McpError(error) => Self::Refused(error),
             other => Self::Connection(other),
+        }
+    }
+}
+
+/// What came with an error, in brackets.
+struct Data<'a>(Option<&'a Value>);
+
+impl fmt::Display for Data<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None | Some(Value::Null) => Ok(()),
+            Some(data) => write!(f, " ({})", short(&data.to_string())),
         }
     }
 }
@@ -138,23 +152,12 @@ impl fmt::Debug for Short<'_> {
 impl Short<'_> {
     fn write(&self, f: &mut fmt::Formatter<'_>, escaped: &str) -> fmt::Result {
         for c in self.0.chars().take(SHORT) {
-            // What moves a terminal's cursor, turns the text around or hides in it does not belong in a message.
-            if c.is_control() || is_deceptive(c) {
-                write!(f, "{}", c.escape_unicode())?;
-            } else if escaped.contains(c) {
+            if escaped.contains(c) {
                 write!(f, "\\{c}")?;
             } else {
-                f.write_char(c)?;
+                write_char(f, c)?;
             }
         }
         if self.0.chars().nth(SHORT).is_some() { f.write_str("…") } else { Ok(()) }
     }
-}
-
-fn is_deceptive(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-    )
 }

@@ -8,7 +8,7 @@ use super::{
     ring::Purpose,
     token,
 };
-use crate::{clock::Timestamp, flow::journal::Pages, refusal::Refusal};
+use crate::{clock::Timestamp, escape::Escaped, flow::journal::Pages, refusal::Refusal};
 
 /// What is in a token. It is for looking at: what a handler is given went through far more checks.
 #[derive(Debug, Clone)]
@@ -104,11 +104,13 @@ impl Inspected {
     }
 }
 
+/// A line for each thing. Names and values are those of a client or of a handler: what is not fit for a terminal is escaped, line breaks
+/// included.
 impl fmt::Display for Inspected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let after = |moment: Timestamp| moment.since(self.issued_at).as_secs();
         writeln!(f, "flow       {}, round {}", self.flow, self.round)?;
-        writeln!(f, "request    {} {}", self.method, self.target)?;
+        writeln!(f, "request    {} {}", self.method, Escaped(&self.target))?;
         writeln!(f, "arguments  sha256 {:?}", self.arguments)?;
         match &self.principal {
             Some(principal) => writeln!(f, "principal  sha256 {principal:?}")?,
@@ -122,22 +124,56 @@ impl fmt::Display for Inspected {
             after(self.deadline)
         )?;
         for (key, kind) in &self.asked {
-            writeln!(f, "asked      {key} ({kind:?})")?;
+            writeln!(f, "asked      {} ({kind:?})", Escaped(key))?;
         }
         for (key, settled) in &self.settled {
             let (Ok(settled) | Err(settled)) = settled.as_deref().map_err(|how| *how);
-            writeln!(f, "settled    {key}: {settled}")?;
+            writeln!(f, "settled    {}: {}", Escaped(key), Escaped(settled))?;
         }
         for (name, value) in &self.onces {
-            writeln!(f, "once       {name}: {value}")?;
+            writeln!(f, "once       {}: {}", Escaped(name), Escaped(value))?;
         }
         for (place, entry) in self.journal.iter().enumerate() {
-            writeln!(f, "journal {place:>2} {entry}")?;
+            writeln!(f, "journal {place:>2} {}", Escaped(entry))?;
         }
         if self.waits {
             writeln!(f, "handler    waits in memory")?;
         }
         let state = if self.spilled { "in the ledger" } else { self.state.as_deref().unwrap_or("none") };
-        write!(f, "state      {state}")
+        write!(f, "state      {}", Escaped(state))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_moves_a_cursor_begins_a_line_or_hides() {
+        let bad = "a\u{1b}[2J\nprincipal  none\u{202e}\u{9b}".to_owned();
+        let digest = Digest::from_bytes([7; 32]);
+        let inspected = Inspected {
+            flow: FlowId::from_bytes([7; 16]),
+            round: 1,
+            issued_at: Timestamp::from_millis(0),
+            expires_at: Timestamp::from_millis(1),
+            deadline: Timestamp::from_millis(2),
+            principal: Some(digest),
+            method: Method::Tool,
+            target: bad.clone(),
+            arguments: digest,
+            asked: vec![(bad.clone(), Kind::Form)],
+            waits: false,
+            settled: vec![(bad.clone(), Ok(bad.clone()))],
+            onces: vec![(bad.clone(), bad.clone())],
+            journal: vec![bad.clone()],
+            state: Some(bad),
+            spilled: false,
+            pages: None,
+        };
+        let shown = inspected.to_string();
+        assert!(!shown.contains(|c: char| c != '\n' && !crate::escape::is_harmless(c)), "{shown:?}");
+        assert_eq!(shown.lines().filter(|line| line.starts_with("principal")).count(), 1, "{shown}");
+        assert_eq!(shown.matches(r"a\u{1b}[2J\u{a}principal  none\u{202e}\u{9b}").count(), 8, "{shown}");
     }
 }

@@ -82,7 +82,7 @@ impl KeyRing {
 
     /// A ring read from a file: one hex key a line, blank lines and lines that begin with `#` ignored.
     ///
-    /// `rounds keygen > keys` writes such a file.
+    /// `(umask 077; rounds keygen > keys)` writes such a file. Where others than its owner can read it, that is logged as a warning.
     ///
     /// # Errors
     ///
@@ -94,7 +94,9 @@ impl KeyRing {
         let text = Zeroizing::new(text);
         let lines = text.lines().map(str::trim).zip(1..);
         let keys = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
-        Self::from_keys(keys.map(|(line, place)| Ok((place, decode_hex(line, place)?))))
+        let ring = Self::from_keys(keys.map(|(line, place)| Ok((place, decode_hex(line, place)?))))?;
+        warn_if_open(path);
+        Ok(ring)
     }
 
     fn from_keys(keys: impl Iterator<Item = Result<(usize, Zeroizing<Vec<u8>>), KeyError>>) -> Result<Self, KeyError> {
@@ -130,6 +132,25 @@ impl KeyRing {
         DerivedRing { keys }
     }
 }
+
+/// Says so if a key file can be read by more than its owner. Only a regular file is looked at: what comes through a pipe has other rules.
+#[cfg(unix)]
+fn warn_if_open(path: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let Ok(file) = std::fs::metadata(path) else { return };
+    if file.is_file() && file.mode() & 0o044 != 0 {
+        let (path, mode) = (path.display(), file.mode() & 0o777);
+        tracing::warn!(
+            target: "rounds",
+            "the key file {path} can be read by others than its owner (mode {mode:o}): who has a key can read and forge every state; \
+             chmod 600 it, and replace the key if others may have read it"
+        );
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open(_path: &Path) {}
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
