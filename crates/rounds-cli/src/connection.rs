@@ -7,7 +7,10 @@ use rmcp::{
     RoleClient,
     model::{ClientCapabilities, ClientConfig, Implementation},
     service::{ClientInitializeError, RunningService},
-    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+    transport::{
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
 };
 use rounds::client;
 use serde::{Deserialize, Serialize};
@@ -17,10 +20,17 @@ use tokio::{
 };
 use url::{Host, Url};
 
-use crate::{Failure, answering::Answering, reason, terminal::clean};
+use crate::{
+    Failure,
+    answering::Answering,
+    bound::{Bound, Lines},
+    http::Http,
+    reason,
+    terminal::clean,
+};
 
 /// How long a connection may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 /// Longer than anybody will sit at a question.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -112,6 +122,7 @@ impl Connection {
         bearer: Option<&str>,
         answering: Arc<Answering>,
         within: Duration,
+        bound: &Bound,
     ) -> Result<Self, Failure> {
         let host = client::Host::new(answering)
             .with_handler(ourselves())
@@ -127,7 +138,8 @@ impl Connection {
         let greeted = async {
             match address {
                 Address::Url(url) => {
-                    let transport = StreamableHttpClientTransport::from_config(http(url, bearer));
+                    let client = Http::new(bound.clone()).map_err(Failure::Http)?;
+                    let transport = StreamableHttpClientTransport::with_client(client, http(url, bearer));
                     let client = host.connect(transport).await.map_err(failed)?;
                     Ok(Self { client, child: None })
                 }
@@ -136,7 +148,9 @@ impl Connection {
                     let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
                         return Err(Failure::Silent { to: address.shown(), within });
                     };
-                    match host.connect((stdout, stdin)).await {
+                    // Lines have the limit that they were given, and no other.
+                    let transport = AsyncRwTransport::new_client(Lines::new(stdout, bound.clone()), stdin);
+                    match host.connect(transport.with_max_line_length(usize::MAX)).await {
                         Ok(client) => Ok(Self { client, child: Some(child) }),
                         // That it has ended says more than that its pipe is broken.
                         Err(error) => Err(match timeout(FAREWELL, child.wait()).await {

@@ -17,7 +17,8 @@ use crate::{
     Failure,
     answering::{Answering, NoAnswer, Who},
     answers::AnswerOptions,
-    connection::{Address, Connection, PATIENCE, Protocol},
+    bound::{self, Bound},
+    connection::{Address, Connection, FAREWELL, PATIENCE, Protocol},
     duration,
     halt::Halt,
     print,
@@ -39,6 +40,9 @@ pub(crate) struct ConversationOptions {
     /// How long the server may take in all, from the connection on; a person may take longer
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
+    /// How much the server may send in one message: 65536, 512KiB, 16MiB
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = bound::parse)]
+    response_limit: usize,
     /// Print the result, or the questions, as JSON
     #[arg(long)]
     json: bool,
@@ -122,19 +126,34 @@ impl Conversation {
     ) -> Result<Outcome, Halt> {
         let mut interrupted = pin!(ctrl_c());
         let (bearer, timeout) = (self.options.bearer.as_deref(), self.options.timeout);
-        let began = Instant::now();
+        let (began, bound) = (Instant::now(), Bound::new(self.options.response_limit));
         let connection = tokio::select! {
             // First, as it is caught from then on. All that follows may go through to a question at once, where others do the work
             // of the connection.
             biased;
             _ = &mut interrupted => return Err(Failure::Interrupted.into()),
-            opened = Connection::open(&self.server, self.era, bearer, answering.clone(), timeout) => opened?,
+            too_long = bound.exceeded() => return Err(Failure::from(too_long).into()),
+            opened = Connection::open(&self.server, self.era, bearer, answering.clone(), timeout, &bound) => {
+                opened.map_err(|failure| bound.error().map_or(failure, Failure::from))?
+            }
         };
-        let ended = tokio::select! {
-            ended = self.drive(&connection, start, answering, timeout.saturating_sub(began.elapsed())) => ended,
-            Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
-            _ = &mut interrupted => Err(answering.status.interrupted().into()),
+        let ended = {
+            let mut driven = pin!(self.drive(&connection, start, answering, timeout.saturating_sub(began.elapsed())));
+            tokio::select! {
+                ended = &mut driven => ended,
+                Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
+                // Most connections end with it, and the call with them: it has what was answered.
+                too_long = bound.exceeded() => match tokio::time::timeout(FAREWELL, driven).await {
+                    Ok(ended) => ended,
+                    Err(_) => Err(Failure::from(too_long).into()),
+                },
+                _ = &mut interrupted => Err(answering.status.interrupted().into()),
+            }
         };
+        let ended = ended.map_err(|halt| match bound.error() {
+            Some(too_long) => Halt { failure: too_long.into(), ..halt },
+            None => halt,
+        });
         // A question that is dropped with the connection would have us wait for its server again.
         answering.status.stop();
         connection.close().await;

@@ -2,6 +2,7 @@
 
 mod answering;
 mod answers;
+mod bound;
 mod call;
 mod colour;
 mod connection;
@@ -10,6 +11,7 @@ mod crowd;
 mod duration;
 mod fleet;
 mod halt;
+mod http;
 mod keys;
 mod pair;
 mod person;
@@ -184,6 +186,10 @@ enum Failure {
     Slow(Duration),
     #[error("{}", terminal::clean::line(&.0.to_string()))]
     Call(#[source] Box<rounds::client::DriveError>),
+    #[error("cannot set up HTTP")]
+    Http(#[source] reqwest::Error),
+    #[error(transparent)]
+    TooLong(#[from] bound::TooLong),
     #[error("{0}")]
     NotAnswered(String),
     #[error("the server no longer accepts this call: it has expired, or was answered before; {0}")]

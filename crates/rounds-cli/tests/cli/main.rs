@@ -4,6 +4,7 @@
 
 mod call;
 mod call_bad;
+mod call_http;
 mod help;
 mod invariant;
 mod keys;
