@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Tour => print(&block_on(tour::tell(Paint::on(&io::stdout())))??)?,
-        Command::Serve(options) => block_on(serve::serve(options))??,
+        Command::Serve(options) => block_on(serve::serve(*options))??,
         Command::Call(options) => return block_on(call::call(*options))?,
         Command::Resume(options) => return block_on(resume::resume(*options))?,
         Command::Keygen => print(&keys::generate()?)?,
@@ -104,7 +104,7 @@ enum Command {
     /// often each tool had its effect. Logs go to stderr; RUST_LOG says which, as in RUST_LOG=rounds=debug
     /// (default: warn).
     #[command(verbatim_doc_comment, after_help = serve::EXAMPLE, after_long_help = serve::EXAMPLES)]
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
     /// Call a tool, a prompt or a resource of any MCP server, and answer what it asks
     ///
     /// On a terminal you are shown who asks, what, and for how long; you fill in the form, review it, and send,
