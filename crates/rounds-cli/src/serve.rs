@@ -16,10 +16,7 @@ use clap::{ArgGroup, Args, ValueEnum, builder::NonEmptyStringValueParser};
 use gallery::Gallery;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE, uri::Authority};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use rmcp::{
-    ServiceExt,
-    transport::{stdio, streamable_http_server::StreamableHttpServerConfig},
-};
+use rmcp::{ServiceExt, transport::streamable_http_server::StreamableHttpServerConfig};
 use rounds::{KeyRing, Limits, Principal, Rounds};
 use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
@@ -171,7 +168,8 @@ impl Options {
 async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
     let stop = Stop::listen()?;
     let conversation = async {
-        let running = server.serve(stdio()).await.map_err(|error| Failure::Stdio(Box::new(error)))?;
+        let running =
+            server.serve(rounds::transport::stdio()).await.map_err(|error| Failure::Stdio(Box::new(error)))?;
         // It ends with the client; that it ended is all there is to know.
         let _ = running.waiting().await;
         Ok(())

@@ -32,6 +32,8 @@ use rmcp::{
     service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
     transport::Transport,
 };
+use rounds::order::ORDER;
+use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher::with_default};
@@ -198,7 +200,9 @@ fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> s
     serde_json::to_writer(result.member("resultType"), &asks.result_type)?;
     if let Some(asked) = &asks.input_requests {
         let mut requests = Object::begin(result.member("inputRequests"));
-        for (key, request) in asked {
+        let order = asks.meta.as_ref().and_then(|meta| meta.get(ORDER));
+        let order: Vec<_> = order.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        for (key, request) in in_order(asked, &order) {
             print_request(requests.member(key), request)?;
         }
         requests.end();
@@ -250,12 +254,7 @@ fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Res
         text(object.member("title"), title);
     }
     let mut properties = Object::begin(object.member("properties"));
-    // Those that have a place first, each in its first one.
-    let order = schema.property_order.as_deref().unwrap_or_default();
-    let placed = order.iter().enumerate().filter(|(at, name)| !order[..*at].contains(name));
-    let placed = placed.filter_map(|(_, name)| schema.properties.get_key_value(name));
-    let others = schema.properties.iter().filter(|(name, _)| !order.contains(name));
-    for (name, field) in placed.chain(others) {
+    for (name, field) in in_order(&schema.properties, schema.property_order.as_deref().unwrap_or_default()) {
         serde_json::to_writer(properties.member(name), field)?;
     }
     properties.end();
@@ -267,6 +266,17 @@ fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Res
     }
     object.end();
     Ok(())
+}
+
+/// The members that have a place first, each in its first one, and then the others.
+fn in_order<'a, T, S: AsRef<str>>(
+    members: &'a BTreeMap<String, T>,
+    order: &'a [S],
+) -> impl Iterator<Item = (&'a String, &'a T)> {
+    let is_placed = |places: &[S], name: &str| places.iter().any(|place| place.as_ref() == name);
+    let placed = order.iter().enumerate().filter(move |(at, name)| !is_placed(&order[..*at], name.as_ref()));
+    let placed = placed.filter_map(|(_, name)| members.get_key_value(name.as_ref()));
+    placed.chain(members.iter().filter(move |(name, _)| !is_placed(order, name)))
 }
 
 /// An object that is being printed.
@@ -370,7 +380,7 @@ impl Transport<RoleServer> for Drain {
 #[expect(deprecated, reason = "SEP-2577 deprecates sampling and roots, and a server may still ask for them")]
 mod tests {
     use rmcp::model::{CreateMessageRequest, CreateMessageRequestParams, ListRootsRequest};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

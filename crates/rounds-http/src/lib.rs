@@ -45,7 +45,8 @@
 //!   no place for it. rmcp would turn the response into a stream for it.
 //! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
 //!   see it. With rmcp that is an error.
-//! - **The members of a question come in another order**, which means nothing in JSON: rmcp sorts them.
+//! - **The members of a question come in another order**: rmcp sorts them. Questions and the fields of a form are in the order in which
+//!   they are to be shown, in both lanes: see [`rounds::order`].
 //!
 //! The handler's token is cancelled as with rmcp: when the answer is there, when the client is gone, and when the server stops. A
 //! handler that is told so is never dropped; it goes on in a task of its own, to its end, for as long as the runtime does.
@@ -53,6 +54,7 @@
 mod accept;
 mod dispatch;
 mod json;
+mod order;
 mod origin;
 #[cfg(feature = "port")]
 mod port;
@@ -237,7 +239,7 @@ where
     Box::pin(async move {
         let foreign = lanes.foreign.as_ref().filter(|_| !is_own);
         let response = foreign.unwrap_or(&lanes.rmcp).handle(request).await;
-        Ok(if exceeded.is_set() { json::too_many(json_values) } else { response })
+        Ok(if exceeded.is_set() { json::too_many(json_values) } else { order::in_order(response) })
     })
 }
 
@@ -249,7 +251,7 @@ where
     M: SessionManager,
     B: Body<Data: Send, Error: Display + Send> + Send + 'static,
 {
-    Box::pin(async move { Ok(lanes.rmcp.handle(request).await) })
+    Box::pin(async move { Ok(order::in_order(lanes.rmcp.handle(request).await)) })
 }
 
 /// How many JSON values a request may have, unless it is set.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     error::{Failure, FlowError, Meaning, Wire},
     observe::Outcome,
+    order,
     seal::envelope::Method,
 };
 
@@ -77,7 +78,11 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     fn from_json(json: &[u8]) -> serde_json::Result<Self> {
         let result: Value = serde_json::from_slice(json)?;
         match result.get("resultType").and_then(Value::as_str) {
-            Some("input_required") => Ok(InputRequiredResult::deserialize(result)?.into()),
+            Some("input_required") => {
+                let mut asks = InputRequiredResult::deserialize(result)?;
+                asks.input_requests.iter_mut().flat_map(|asked| asked.values_mut()).for_each(order::restore_fields);
+                Ok(asks.into())
+            }
             Some("task") => Self::task(result),
             _ => Ok(Self::Complete::deserialize(result)?.into()),
         }

@@ -17,7 +17,8 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, Map
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Fields, Problem, Rule, default, object},
+    check::{Fields, Problem, Rule, default, object, required},
+    declared, order,
     seal::{
         Digest,
         digest::{Fingerprint, of_form},
@@ -26,6 +27,8 @@ use crate::{
 
 /// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
 /// which becomes a form of one field named after the question's key.
+///
+/// Fields are shown in the order in which the struct declares them: see [`order`](crate::order).
 ///
 /// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these.
 /// Nothing has to be implemented: whatever derives `Deserialize` and `JsonSchema` has it. A type that no form can
@@ -214,7 +217,7 @@ impl Visitor<'_> for Name<'_> {
 }
 
 impl Shape {
-    fn of<T: JsonSchema>() -> Result<Self, String> {
+    fn of<T: FormType>() -> Result<Self, String> {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
         let Value::Object(mut schema) = schema else {
@@ -239,11 +242,22 @@ impl Shape {
             }
         }
         schema.entry("properties").or_insert_with(|| json!({}));
-        let carried = expressible(&schema)?;
+        let mut carried = expressible(&schema)?;
+        carried.property_order = Some(in_order::<T>(&schema));
         let fields = Fields::of(&schema);
         let digest = Digest::of_shape(&Value::Object(schema));
         Ok(Self { fields: Asked::Of(fields, carried), digest })
     }
+}
+
+/// The names of the fields as the type declares them. Where it has flattened parts, and does not say: first what is required, in that order,
+/// then the others, by name.
+fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut names: Vec<String> = properties.into_iter().flat_map(|fields| fields.keys().cloned()).collect();
+    let declared = declared::fields::<T>().iter().copied();
+    order::arrange(&mut names, declared.chain(required(schema)), |name| name);
+    names
 }
 
 fn single_field(key: &str, field: &Value) -> JsonObject {
@@ -400,6 +414,63 @@ mod tests {
             assert_eq!(read.as_ref().err(), recalled.as_ref().err());
         }
         read.map_err(|problem| problem.to_string())
+    }
+
+    fn order<T: FormType>() -> Vec<String> {
+        Form::of::<T>("key").unwrap().schema().property_order.unwrap()
+    }
+
+    #[test]
+    fn fields_are_in_the_order_of_their_declaration() {
+        let declared = ["name", "class", "units", "seats", "price", "window", "meals", "day"];
+        assert_eq!(order::<Trip>(), declared);
+
+        #[derive(Deserialize, JsonSchema)]
+        struct Wrapped(Trip);
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        struct Transparent {
+            trip: Box<Trip>,
+        }
+        assert_eq!(order::<Wrapped>(), declared);
+        assert_eq!(order::<Transparent>(), declared);
+        assert_eq!(order::<Box<Trip>>(), declared);
+        let _ = |wrapped: Wrapped, transparent: Transparent| (wrapped.0, transparent.trip);
+
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Renamed {
+            z_first: String,
+            #[serde(rename = "Y", alias = "a_also", alias = "zz")]
+            then: String,
+            #[serde(skip)]
+            never: String,
+            #[serde(default)]
+            a_last: bool,
+        }
+        assert_eq!(order::<Renamed>(), ["zFirst", "Y", "aLast"]);
+    }
+
+    #[test]
+    fn a_struct_with_flattened_parts_has_first_what_is_required_in_order() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Address {
+            street: String,
+            city: String,
+            country: Option<String>,
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Guest {
+            name: String,
+            #[serde(flatten)]
+            address: Address,
+            age: u8,
+            allergies: Option<String>,
+        }
+        assert_eq!(order::<Guest>(), ["name", "street", "city", "age", "allergies", "country"]);
     }
 
     #[test]

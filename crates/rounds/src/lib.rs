@@ -103,6 +103,8 @@ pub mod client;
 #[cfg(any(feature = "server", feature = "client"))]
 mod clock;
 #[cfg(feature = "server")]
+mod declared;
+#[cfg(feature = "server")]
 mod era;
 #[cfg(feature = "server")]
 mod error;
@@ -128,6 +130,8 @@ pub mod ledger;
 mod limits;
 #[cfg(feature = "server")]
 pub mod observe;
+#[cfg(any(feature = "server", feature = "client"))]
+pub mod order;
 #[cfg(feature = "otel")]
 mod otel;
 #[cfg(feature = "server")]
@@ -144,6 +148,8 @@ mod seal;
 mod shape;
 #[cfg(feature = "test")]
 pub mod test;
+#[cfg(feature = "server")]
+pub mod transport;
 
 #[cfg(any(feature = "server", feature = "client"))]
 pub use self::{

@@ -47,8 +47,8 @@ use crate::{
 /// factory, build once and clone there, or let [`streamable_http`](Self::streamable_http) do it.
 ///
 /// ```no_run
-/// use rmcp::{ServerHandler, ServiceExt, transport::stdio};
-/// use rounds::Rounds;
+/// use rmcp::{ServerHandler, ServiceExt};
+/// use rounds::{Rounds, transport::stdio};
 ///
 /// struct Weather;
 /// impl ServerHandler for Weather {}

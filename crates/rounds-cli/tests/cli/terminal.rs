@@ -110,6 +110,36 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
 }
 
 #[tokio::test]
+async fn questions_and_fields_are_shown_in_the_order_that_the_server_says() {
+    let text = || json!({"type": "string"});
+    let mut who = form("Who travels?", json!({"age": text(), "name": text(), "title": text()}), &["name"]);
+    who["params"]["_meta"] = json!({"rounds/order": ["title", "name", "age"]});
+    let mut asked = asks(json!({"bags": form("How many bags?", json!({"n": text()}), &[]), "who": who}));
+    asked["result"]["_meta"]["rounds/order"] = json!(["who", "bags"]);
+    let raw = Raw::start([asked, says("done")]).await;
+    let mut screen = Screen::start(&["call", &raw.url, "tool"]);
+    for (shown, typed) in [
+        ("asks, 1 of 2", None),
+        ("Who travels?", None),
+        ("title (text, optional)\r\n  > ", Some("Countess")),
+        ("name (text)\r\n  > ", Some("Ada")),
+        ("age (text, optional)\r\n  > ", Some("36")),
+        ("  title  Countess\r\n  name   Ada\r\n  age    36\r\n", None),
+        ("Send it? [yes], edit, decline or cancel > ", Some("")),
+        ("asks, 2 of 2", None),
+        ("How many bags?", None),
+        ("n (text, optional)\r\n  > ", Some("2")),
+        ("Send it? [yes], edit, decline or cancel > ", Some("")),
+    ] {
+        screen.see(shown).await;
+        if let Some(typed) = typed {
+            screen.say(typed).await;
+        }
+    }
+    assert_eq!(screen.ended().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn a_question_is_declined_or_cancelled_at_any_prompt() {
     let number = || asks(json!({"q": form("How many?", json!({"n": {"type": "integer"}}), &["n"])}));
     for (typed, action) in [

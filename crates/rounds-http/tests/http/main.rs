@@ -12,6 +12,7 @@ mod flows;
 mod handlers;
 mod http2;
 mod lanes;
+mod order;
 mod origins;
 #[cfg(feature = "port")]
 mod port;

@@ -1,6 +1,6 @@
 //! The form model: all that a host needs to know to show a field, and nothing of JSON Schema.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     Problem,
     check::{check_field, required},
+    order::arrange,
 };
 
 /// How long the name of a field, or the key of a question, may be, in bytes: errors have them in them.
@@ -205,9 +206,8 @@ impl Field {
         let none = JsonObject::new();
         let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let required: BTreeSet<&str> = required(schema).collect();
-        let places: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
         let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
-        names.sort_by_key(|name| places.get(name).copied().unwrap_or(usize::MAX));
+        arrange(&mut names, order.iter().map(String::as_str), |name| name);
         // What is required and not described can still be given.
         names.extend(required.iter().filter(|name| !properties.contains_key(**name)));
         let field = |name: &str| {

@@ -24,7 +24,7 @@ use super::{
     push::{MAX_PUSHED, Thought, answer, internal, timed_out},
     question::{Came, Context, Question, RawQuestion},
 };
-use crate::{Clock, Kind, SystemClock};
+use crate::{Clock, Kind, SystemClock, order::ORDER};
 
 /// A [`Responder`] as rmcp's `ClientHandler`.
 ///
@@ -223,7 +223,10 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let answer = self.push(RawQuestion::of_elicitation(&request), &context).await?;
+        let mut raw = RawQuestion::of_elicitation(&request);
+        // rmcp has taken the metadata out of the parameters.
+        raw.arrange(context.meta.get(ORDER));
+        let answer = self.push(raw, &context).await?;
         serde_json::from_value(answer.to_wire()).map_err(|error| internal(&error.to_string()))
     }
 

@@ -73,7 +73,7 @@ impl Pending {
         self.round
     }
 
-    /// The questions, all of which have to be answered.
+    /// The questions, all of which have to be answered, in the order in which they are to be shown: that of asking, where the server says it.
     pub fn questions(&self) -> &[Question] {
         &self.questions
     }

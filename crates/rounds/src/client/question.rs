@@ -3,6 +3,7 @@
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
 use std::{
+    collections::HashSet,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -22,6 +23,7 @@ use super::{
 use crate::{
     Kind, Problem, Timestamp,
     check::{check, check_form, required},
+    order::{ORDER, listed},
 };
 
 /// How large the questions of a round may be together, in bytes.
@@ -230,7 +232,7 @@ impl Came {
     pub(super) fn of_json(mut json: Value) -> Result<Self, String> {
         let mut take = |name: &str| json.get_mut(name).map(Value::take).unwrap_or_default();
         let Value::String(method) = take("method") else { return Err("it has no method".to_owned()) };
-        Ok(Self::Json(RawQuestion { method, params: take("params"), order: Vec::new() }))
+        Ok(Self::Json(RawQuestion::of(method, take("params"))))
     }
 
     fn raw(&self) -> &RawQuestion {
@@ -325,17 +327,38 @@ impl RawQuestion {
     pub(super) fn new(method: &str, params: &impl Serialize) -> Self {
         // What rmcp has read are objects with text for keys, which is all that JSON asks for.
         let params = serde_json::to_value(params).unwrap_or_default();
-        Self { method: method.to_owned(), params, order: Vec::new() }
+        Self::of(method.to_owned(), params)
     }
 
+    fn of(method: String, params: Value) -> Self {
+        let mut raw = Self { method, params, order: Vec::new() };
+        let order = raw.params.get("_meta").and_then(|meta| meta.get(ORDER)).cloned();
+        raw.arrange(order.as_ref());
+        raw
+    }
+
+    /// An elicitation. Its form is in the order that its server says, or else in the one in which it came.
     pub(super) fn of_elicitation(params: &ElicitRequestParams) -> Self {
-        let order = match params {
-            ElicitRequestParams::FormElicitationParams { requested_schema, .. } => {
-                requested_schema.property_order.clone().unwrap_or_default()
-            }
-            _ => Vec::new(),
-        };
-        Self { order, ..Self::new("elicitation/create", params) }
+        let mut raw = Self::new("elicitation/create", params);
+        if let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = params
+            && raw.order.is_empty()
+        {
+            raw.order = requested_schema.property_order.clone().unwrap_or_default();
+        }
+        raw
+    }
+
+    /// Puts the fields of its form in the order that the server says, if it says one.
+    pub(super) fn arrange(&mut self, order: Option<&Value>) {
+        let properties = self.schema().and_then(|schema| schema.get("properties")?.as_object());
+        let mut seen = HashSet::new();
+        // A list may be long. What it says of fields that there are is not longer than the form.
+        let known = |name: &str| properties.is_some_and(|fields| fields.contains_key(name));
+        let order = listed(order).filter(|name| known(name) && seen.insert(*name));
+        let order: Vec<_> = order.map(str::to_owned).collect();
+        if !order.is_empty() {
+            self.order = order;
+        }
     }
 
     /// The schema of a form.

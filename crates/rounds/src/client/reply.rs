@@ -12,7 +12,10 @@ use super::{
     field::MAX_NAME,
     question::{Came, MAX_BYTES},
 };
-use crate::Method;
+use crate::{
+    Method,
+    order::{ORDER, arrange, listed},
+};
 
 /// Where a server says how long its questions are good for: of all in the result, of one with less time in the question.
 pub(super) const EXPIRES_IN: &str = "rounds/expiresInMs";
@@ -30,7 +33,7 @@ pub(super) enum Reply {
     Asks(Asks),
 }
 
-/// The questions of a round, not yet looked at, and the state to come back with.
+/// The questions of a round in the order in which to ask them, not yet looked at, and the state to come back with.
 pub(super) struct Asks {
     pub(super) questions: Vec<(String, Came)>,
     pub(super) state: Option<String>,
@@ -101,8 +104,8 @@ impl Asks {
     fn of_result(result: InputRequiredResult) -> Result<Self, BadServer> {
         let requests = result.input_requests.unwrap_or_default();
         let questions = requests.into_iter().map(|(key, request)| (key, Came::of_request(request)));
-        let expires_in = result.meta.as_ref().and_then(|meta| meta.get(EXPIRES_IN));
-        Self::new(questions, result.request_state, expires_in)
+        let meta = |name: &str| result.meta.as_ref().and_then(|meta| meta.get(name));
+        Self::new(questions, result.request_state, meta(EXPIRES_IN), meta(ORDER))
     }
 
     fn of_json(mut result: Value) -> Result<Self, BadServer> {
@@ -118,13 +121,15 @@ impl Asks {
             _ => return Err(BadServer::Unreadable { what: "requestState" }),
         };
         let questions = requests.into_iter().map(|(key, request)| (key, Came::of_json(request)));
-        Self::new(questions, state, result.get("_meta").and_then(|meta| meta.get(EXPIRES_IN)))
+        let meta = |name: &str| result.get("_meta").and_then(|meta| meta.get(name));
+        Self::new(questions, state, meta(EXPIRES_IN), meta(ORDER))
     }
 
     fn new(
         questions: impl Iterator<Item = (String, Result<Came, String>)>,
         state: Option<String>,
         expires_in: Option<&Value>,
+        order: Option<&Value>,
     ) -> Result<Self, BadServer> {
         let mut read = Vec::new();
         let mut bytes = 0;
@@ -146,6 +151,7 @@ impl Asks {
         if read.is_empty() && state.is_none() {
             return Err(BadServer::AsksNothing);
         }
+        arrange(&mut read, listed(order), |(key, _)| key);
         Ok(Self { questions: read, state, expires_in: read_time(expires_in) })
     }
 }

@@ -9,9 +9,9 @@ use super::{
     Answer, AnswerError, Call, Origin, Pending, Question,
     question::{Came, Context, RawQuestion},
 };
-use crate::Timestamp;
+use crate::{Timestamp, order::arrange};
 
-/// The layout of [`Saved`]. Changes with every change of its fields or their meaning.
+/// The layout of [`Saved`]. Changes with every change of its fields or their meaning that a reader of this version would misread.
 const VERSION: u64 = 1;
 
 /// Why a saved call cannot be read.
@@ -87,6 +87,9 @@ struct Saved {
     call: Call,
     round: u32,
     questions: BTreeMap<String, RawQuestion>,
+    /// The keys of the questions in the order in which they are to be asked, where it is another than that of the keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    order: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<String>,
     /// As they will go over the wire.
@@ -104,11 +107,13 @@ impl Saved {
             let (key, raw) = question.to_raw();
             (key.to_owned(), raw.clone())
         };
+        let keys: Vec<_> = pending.questions.iter().map(|question| question.key().to_owned()).collect();
         Self {
             version: VERSION,
             call: pending.call.clone(),
             round: pending.round,
             questions: pending.questions.iter().map(question).collect(),
+            order: if keys.is_sorted() { Vec::new() } else { keys },
             state: pending.state.clone(),
             answers: pending.answers.iter().map(|(key, answer)| (key.clone(), answer.to_wire())).collect(),
             origin: pending.context.origin.clone(),
@@ -126,6 +131,7 @@ impl Saved {
             let question = Question::read(key.clone(), Came::Json(raw), context.clone(), suggested);
             questions.push(question.map_err(|why| LoadError::Question { key, why })?);
         }
+        arrange(&mut questions, self.order.iter().map(String::as_str), Question::key);
         let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
         for (key, wire) in self.answers {
             let kind = pending.question(&key).map(Question::kind);

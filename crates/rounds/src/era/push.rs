@@ -8,7 +8,7 @@ use rmcp::{
     service::PeerRequestOptions,
 };
 
-use crate::{answer::Received, clock::Clock, error::FlowError, flow::link::Link, seal::envelope::Kind};
+use crate::{answer::Received, clock::Clock, error::FlowError, flow::link::Link, order, seal::envelope::Kind};
 
 /// How often a client that gave a progress token is told that we are still waiting, so that its own clock does not run
 /// out while a person thinks.
@@ -28,10 +28,11 @@ impl Push {
     /// Pushes the question and waits for the answer. Dropped before that, it tells the client not to bother.
     ///
     /// To be polled in the task in which rmcp handles the request: that is how it knows which request this one belongs to.
-    pub(crate) async fn send(self, clock: Arc<dyn Clock>) -> Result<Received, FlowError> {
+    pub(crate) async fn send(mut self, clock: Arc<dyn Clock>) -> Result<Received, FlowError> {
         let peer = &self.link.peer;
         let failed = |error| FlowError::ClientFailed(Box::new(error));
         let options = PeerRequestOptions::no_options();
+        order::say_fields(&mut self.request);
         let sent = peer.send_request_with_option(as_server_request(self.request), options).await;
         let mut handle = sent.map_err(failed)?;
         let mut withdraw = Withdraw { peer: peer.clone(), request: Some(handle.id.clone()) };

@@ -17,6 +17,7 @@ use crate::{
     flow::{frame::Question, view::View},
     gate::kind_of,
     observe::Station,
+    order,
     seal::envelope::Kind,
 };
 
@@ -52,11 +53,12 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         if view.round.number >= max_rounds {
             return Ok(X::Response::failed(FlowError::TooManyRounds { limit: max_rounds })?);
         }
+        let keys = order::keys(&asks);
         let requests = asks.input_requests.unwrap_or_default();
         if requests.is_empty() && asks.request_state.is_none() {
             return Ok(X::Response::failed(FlowError::NothingAsked)?);
         }
-        let received = match push(&view, requests, timeout).await {
+        let received = match push(&view, &keys, requests, timeout).await {
             Ok(received) => received,
             Err(error) => return Ok(X::Response::failed(error)?),
         };
@@ -114,10 +116,11 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Asks these together, and waits for all.
+/// Asks these together, in the order of these keys, and waits for all.
 async fn push(
     view: &View,
-    requests: InputRequests,
+    keys: &[String],
+    mut requests: InputRequests,
     timeout: Duration,
 ) -> Result<Vec<(String, Kind, Received)>, FlowError> {
     if let Some(error) = view.frame.onces.cannot_ask() {
@@ -132,7 +135,7 @@ async fn push(
     }
     let until = view.frame.core.now() + timeout;
     let mut asked = Vec::new();
-    for (key, request) in requests {
+    for (key, request) in keys.iter().filter_map(|key| requests.remove_entry(key)) {
         let (kind, message) = (kind_of(&request)?, words(&request));
         let request = Some(Box::new(request));
         let question =

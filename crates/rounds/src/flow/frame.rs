@@ -21,11 +21,12 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer,
     model::{
-        ElicitRequest, ElicitRequestParams::FormElicitationParams as Form, InputRequest, InputRequests,
-        InputRequiredResult, InputResponses, JsonObject, ServerResult,
+        ElicitRequest, ElicitRequestParams::FormElicitationParams as Form, InputRequest, InputRequests, InputResponses,
+        JsonObject, ServerResult,
     },
     service::RequestContext,
 };
+use serde_json::Value;
 use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
 
 use super::{
@@ -44,6 +45,7 @@ use crate::{
     form::MakeForm,
     gate::{Era, Peer},
     observe::{Event, Outcome, Station},
+    order,
     rounds::{Core, Legacy},
     seal::{
         Digest, FlowId,
@@ -168,12 +170,15 @@ impl Open {
     /// What is sent to the client, under its key.
     fn send(&mut self) -> Option<(String, InputRequest)> {
         self.asked = true;
-        let request = *self.question.request.take()?;
+        let mut request = *self.question.request.take()?;
         self.sent = match (self.question.form, &request) {
             (Some(form), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
                 Some(Sent::Form(form, message.as_str().into()))
             }
-            _ => serde_json::to_string(&request).ok().map(|text| Sent::Text(text.into())),
+            _ => {
+                order::say_fields(&mut request);
+                serde_json::to_string(&request).ok().map(|text| Sent::Text(text.into()))
+            }
         };
         Some((self.question.key.clone(), request))
     }
@@ -199,7 +204,11 @@ impl Open {
         let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
         self.question.request = match self.sent.take() {
             Some(Sent::Form(form, message)) => Some(Box::new(form(&self.question.key)?.request(message.into()))),
-            Some(Sent::Text(text)) => Some(serde_json::from_str(&text).map_err(unreadable)?),
+            Some(Sent::Text(text)) => {
+                let mut request = serde_json::from_str(&text).map_err(unreadable)?;
+                order::restore_fields(&mut request);
+                Some(Box::new(request))
+            }
             None => return Ok(()),
         };
         Ok(())
@@ -223,7 +232,8 @@ pub(crate) struct Question {
 
 /// What came of the questions that a handler declares: its own code has not been run.
 pub(crate) enum Declared {
-    Asks(InputRequests),
+    /// These, in this order where it is another than that of their keys.
+    Asks(InputRequests, Option<Value>),
     Failed(FlowError),
 }
 
@@ -246,6 +256,8 @@ pub(crate) enum Step {
 pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
+    /// In which order they were asked, where it is another than that of their keys.
+    pub(crate) order: Option<Value>,
     /// The questions of a durable handler, as it knows them again.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) times: Times,
@@ -350,7 +362,7 @@ impl Frame {
         let (Err(_), Some(declared)) = (&returned, declared) else { return (returned, false) };
         self.event(round, &Station::Withheld);
         let instead = match *declared {
-            Declared::Asks(requests) => Ok(InputRequiredResult::from_input_requests(requests).into()),
+            Declared::Asks(requests, order) => Ok(order::asks(requests, order).into()),
             Declared::Failed(error) => R::failed(error).map_err(ErrorData::from),
         };
         (instead, true)
@@ -828,6 +840,8 @@ impl Driver {
                 let number = self.round + 1;
                 let now = self.frame.core.now();
                 let times = Times::of(open, self.frame.core.round_lifetime, now);
+                let sent = |open: &&Open| open.question.request.is_some();
+                let order = order::of_keys(open.iter().filter(sent).map(|open| open.question.key.as_str()));
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
                 requests.extend(open.iter_mut().filter_map(Open::send));
@@ -835,7 +849,7 @@ impl Driver {
                 state.way = Way::Closed;
                 state.awaited = Some(number);
                 state.waits_since = Some(now);
-                Looked::Asked(Round { number, requests, waiting, times })
+                Looked::Asked(Round { number, requests, order, waiting, times })
             }
         }
     }

@@ -45,6 +45,7 @@ use crate::{
     handlers::Handlers,
     ledger::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
     observe::{Event, Outcome, Station, Tracing},
+    order,
     refusal::Refusal,
     relay::Relay,
     rounds::Core,
@@ -699,7 +700,7 @@ impl<'a> Leg<'a> {
                 (asks, None, Times::of_round(self.core.round_lifetime))
             }
             Step::Asked(round) => {
-                let asks = InputRequiredResult::from_input_requests(round.requests);
+                let asks = order::asks(round.requests, round.order);
                 let resume = journal
                     .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.waiting)));
                 (asks, Some(resume), round.times)
@@ -722,6 +723,7 @@ impl<'a> Leg<'a> {
     ) -> Result<(Minted, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
         let mut requests = asks.input_requests.take().unwrap_or_default();
+        requests.values_mut().for_each(order::say_fields);
         let kept = asks.request_state.take();
         if requests.is_empty() && kept.is_none() && resume.is_none() {
             return Err(FlowError::NothingAsked);
@@ -891,7 +893,7 @@ impl<'a> Leg<'a> {
 
     fn asked(&self, response: &impl Response) {
         if let Some(asks) = response.asks().filter(|_| self.core.is_observed()) {
-            let keys = asks.input_requests.iter().flat_map(|requests| requests.keys().cloned()).collect();
+            let keys = order::keys(asks);
             let bytes = asks.request_state.as_ref().map_or(0, String::len);
             self.event(&Station::Asked { keys, bytes });
         }

@@ -16,6 +16,7 @@ use crate::{
     error::FlowError,
     flow::{frame::Declared, view::View},
     form::FormType,
+    order,
 };
 
 #[doc = include_str!("../docs/asked.md")]
@@ -89,6 +90,8 @@ pub(crate) struct Desk<'a, S> {
     server: &'a S,
     view: &'a View,
     requests: InputRequests,
+    /// The keys of the requests, in the order of asking.
+    keys: Vec<String>,
 }
 
 impl<S> Desk<'_, S> {
@@ -100,7 +103,9 @@ impl<S> Desk<'_, S> {
             Settled::Asks(key, request) => match self.requests.get(&key) {
                 // Two may depend on the same question.
                 Some(asked) if *asked != *request => Err(FlowError::DuplicateKey { key }),
-                _ => {
+                Some(_) => Ok(None),
+                None => {
+                    self.keys.push(key.clone());
                     self.requests.insert(key, *request);
                     Ok(None)
                 }
@@ -121,10 +126,13 @@ impl<T> Asked<T> {
         T: Question<S>,
     {
         let view = View::take(context, "Asked")?;
-        let mut desk = Desk { server, view: &view, requests: InputRequests::new() };
+        let mut desk = Desk { server, view: &view, requests: InputRequests::new(), keys: Vec::new() };
         let declared = match desk.value() {
             Ok(Some(value)) => return Ok(Self(value)),
-            Ok(None) => Declared::Asks(desk.requests),
+            Ok(None) => {
+                let order = order::of_keys(desk.keys.iter().map(String::as_str));
+                Declared::Asks(desk.requests, order)
+            }
             Err(error) => Declared::Failed(error),
         };
         view.frame.declare(declared);

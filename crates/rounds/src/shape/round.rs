@@ -18,6 +18,7 @@ use crate::{
     flow::view::View,
     form::{Form, FormType},
     gate::Era,
+    order,
     seal::{Digest, FlowId, envelope::Kind},
 };
 
@@ -248,7 +249,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
 
     /// Ends the leg with several questions, or with a state to keep, or both.
     pub fn asks(&self) -> Asks<R> {
-        Asks { requests: Ok(InputRequests::new()), state: None, round: self.clone() }
+        Asks { requests: Ok(InputRequests::new()), keys: Vec::new(), state: None, round: self.clone() }
     }
 
     /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
@@ -339,6 +340,8 @@ impl<R> std::fmt::Debug for Round<R> {
 pub struct Asks<R> {
     /// The first mistake is kept and reported by `send`.
     requests: Result<InputRequests, FlowError>,
+    /// Their keys, in the order of asking.
+    keys: Vec<String>,
     state: Option<String>,
     round: Round<R>,
 }
@@ -409,7 +412,9 @@ impl<R: From<InputRequiredResult>> Asks<R> {
             return Err(error);
         }
         let requests = (!requests.is_empty()).then_some(requests);
-        Ok(InputRequiredResult::new(requests, self.state).into())
+        let mut asks = InputRequiredResult::new(requests, self.state);
+        order::say(&mut asks, order::of_keys(self.keys.iter().map(String::as_str)));
+        Ok(asks.into())
     }
 
     fn with(self, key: &str, params: impl FnOnce() -> Result<ElicitRequestParams, FlowError>) -> Self {
@@ -421,6 +426,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
             let mistake = match request() {
                 Err(mistake) => Some(mistake),
                 Ok(request) => {
+                    self.keys.push(key.to_owned());
                     requests.insert(key.to_owned(), request).map(|_| FlowError::DuplicateKey { key: key.to_owned() })
                 }
             };

@@ -15,7 +15,10 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use crate::{Era, Refusal};
+use crate::{
+    Era, Refusal,
+    order::{ORDER, arrange, listed},
+};
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
@@ -342,10 +345,25 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The keys of the questions.
+    /// The keys of the questions, in the order of asking.
     pub fn keys(&self) -> Vec<&str> {
         let requests = self.result()["inputRequests"].as_object();
-        requests.into_iter().flatten().map(|(key, _)| key.as_str()).collect()
+        let mut keys: Vec<_> = requests.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        arrange(&mut keys, listed(self.result()["_meta"].get(ORDER)), |key| key);
+        keys
+    }
+
+    /// The names of a form's fields, in the order in which they are to be shown.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was asked under this key.
+    #[track_caller]
+    pub fn fields(&self, key: &str) -> Vec<&str> {
+        let properties = self.schema(key)["properties"].as_object();
+        let mut names: Vec<_> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        arrange(&mut names, listed(self.question(key)["params"]["_meta"].get(ORDER)), |name| name);
+        names
     }
 
     /// A question, as it came.

@@ -283,7 +283,7 @@ async fn a_pair_is_one_round_and_two_arguments_are_two() {
     let stage = stage();
     let client = stage.modern().await;
     let both = client.call("together", json!({})).await.asked();
-    assert_eq!(both.keys(), ["day", "units"]);
+    assert_eq!(both.keys(), ["units", "day"]);
     let answered = both.accept("units", json!({"units": "metric"})).accept("day", json!({"day": "Monday"}));
     assert_eq!(answered.send(&client).await.text(), "Metric on Monday");
 

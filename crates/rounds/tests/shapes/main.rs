@@ -4,6 +4,7 @@
 
 mod asked;
 mod eras;
+mod order;
 mod steps;
 
 use std::{
