@@ -12,10 +12,7 @@ use std::{
 use bytes::Bytes;
 use counts::Weather;
 use http_body_util::BodyExt;
-use rmcp::{
-    ServerHandler,
-    transport::streamable_http_server::{StreamableHttpServerConfig, session::local::LocalSessionManager},
-};
+use rmcp::{ServerHandler, transport::streamable_http_server::StreamableHttpServerConfig};
 use rounds::{Limits, Rounds};
 use rounds_http::Endpoint;
 use serde_json::{Value, json};
@@ -196,7 +193,7 @@ async fn waking() -> Result<Vec<f64>, Failure> {
     Ok(servers.iter().map(|(_, _, sample)| sample.ratio_to(reference)).collect())
 }
 
-type Served<H> = Endpoint<Rounds<H>, LocalSessionManager>;
+type Served<H> = Endpoint<Rounds<H>>;
 
 fn serve<H: ServerHandler>(handler: H, frames: usize) -> Result<Served<H>, Failure> {
     // None of them may expire while the others are begun.

@@ -76,6 +76,9 @@ pub(crate) struct Options {
     /// Serve requests for any host, also under names that somebody else made for this address
     #[arg(long, conflicts_with_all = ["stdio", "host"])]
     any_host: bool,
+    /// Serve clients of protocol version 2026-07-28 and later only, and keep no sessions
+    #[arg(long)]
+    modern_only: bool,
     /// What serves HTTP: the endpoint of rounds, or rmcp's own service, for comparison
     #[arg(long, value_name = "STACK", value_enum, default_value_t, conflicts_with = "stdio")]
     http_stack: HttpStack,
@@ -157,6 +160,9 @@ impl Options {
         builder = builder.limits(Limits::default().with_lease(self.lease));
         if let Some(file) = &self.key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
+        }
+        if self.modern_only {
+            builder = builder.modern_only();
         }
         if let Some(audience) = audience {
             builder = builder.audience(audience);

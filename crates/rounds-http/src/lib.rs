@@ -73,12 +73,9 @@ use http_body::Body;
 use rmcp::{
     RoleServer, ServerHandler,
     service::RunningService,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService,
-        session::{SessionManager, local::LocalSessionManager},
-    },
+    transport::streamable_http_server::{SessionManager, StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::Rounds;
+use rounds::{Rounds, http::Sessions};
 
 #[cfg(feature = "port")]
 pub use crate::port::{Incoming, Port};
@@ -92,7 +89,7 @@ use crate::{
 ///
 /// It responds as rmcp's [`StreamableHttpService`] does in the same configuration, and sooner where it can: see the
 /// [crate](self).
-pub struct Endpoint<H, M = LocalSessionManager> {
+pub struct Endpoint<H, M = Sessions> {
     lanes: Arc<Lanes<H, M>>,
     serves_any_origin: bool,
     json_values: usize,
@@ -105,9 +102,10 @@ impl<H: ServerHandler> Endpoint<Rounds<H>> {
     /// from one of the [`allowed_origins`](StreamableHttpServerConfig::allowed_origins). Where the `Host` is a loopback name, pages from a
     /// loopback name are served too, at any port. All others get a 403, in both lanes, unless [`with_any_origin`](Self::with_any_origin) serves them.
     /// Requests without an `Origin` are not concerned.
-    pub fn new(server: &Rounds<H>, config: StreamableHttpServerConfig) -> Self {
+    pub fn new(server: &Rounds<H>, mut config: StreamableHttpServerConfig) -> Self {
         let form = if config.json_response { Form::Json } else { Form::EventStream };
         let mut rmcp = server.streamable_http(config.clone());
+        config.legacy_session_mode = rmcp.config.legacy_session_mode;
         // Both share sessions and handlers. What is wrong with a foreign origin is rmcp's to say.
         let mut foreign = rmcp.clone();
         foreign.config = config.clone().enforce_origin_validation();

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gallery::Gallery;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, session::local::LocalSessionManager};
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use rounds::Rounds;
 use rounds_http::Endpoint;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ async fn a_call_that_waits_keeps_nothing_that_was_not_counted() {
             let config = StreamableHttpServerConfig::default().with_json_response(true);
             let (kept, counted) = match lane {
                 "rmcp" => kept(server.streamable_http(config), &server, of).await,
-                _ => kept(Endpoint::<_, LocalSessionManager>::new(&server, config), &server, of).await,
+                _ => kept(Endpoint::new(&server, config), &server, of).await,
             };
             let most = if of == "arguments" { 7 * 450_000 } else { 100_000 };
             assert!(kept < most, "{kept} bytes stay of {of}, by {lane}");

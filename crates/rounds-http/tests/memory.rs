@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
-use rounds::Rounds;
+use rounds::{Limits, Rounds};
 use rounds_http::Endpoint;
 use tower_service::Service;
 
@@ -44,6 +44,15 @@ fn a_request_with_more_values_is_refused_before_any_is_built() {
             assert!(sent.peak < 24 * 1024, "{way:?} {shape}: {sent:?}");
         }
     }
+}
+
+#[test]
+fn sessions_beyond_their_limit_take_nothing() {
+    let way = Way { name: "sessions", status: 200 };
+    let sent = sent(&way, "numbers", 0);
+    assert_eq!(sent.status, way.status);
+    // Of 2,000 that were opened there may be 100, each of which takes 72 KiB at the most, and memory that was freed is not given back at once.
+    assert!(sent.peak < 100 * 72 + 8 * 1024, "{sent:?}");
 }
 
 /// A way through the endpoint.
@@ -90,15 +99,23 @@ fn sent(way: &Way, shape: &str, values: usize) -> Sent {
 fn one_request() {
     let Ok(sent) = env::var(SENT) else { return };
     let [way, shape, values] = sent.split('/').collect::<Vec<_>>().try_into().unwrap();
-    let request = request(way, &value(shape, values.parse().unwrap()));
+    let request = (way != "sessions").then(|| request(way, &value(shape, values.parse().unwrap())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (status, peak) = runtime.block_on(async {
         let mut endpoint = endpoint();
+        if way == "sessions" {
+            respond(&mut endpoint, self::request("initialize", "0")).await;
+            let before = status_of("VmRSS:");
+            for _ in 0..2_000 {
+                assert_eq!(respond(&mut endpoint, self::request("initialize", "0")).await, 200);
+            }
+            return (StatusCode::OK, status_of("VmHWM:").saturating_sub(before));
+        }
         respond(&mut endpoint, self::request(way, "0")).await;
         // The request is here already, and is not what is measured.
         let before = status_of("VmRSS:");
         fs::write("/proc/self/clear_refs", "5").unwrap();
-        let status = respond(&mut endpoint, request).await;
+        let status = respond(&mut endpoint, request.unwrap()).await;
         (status, status_of("VmHWM:").saturating_sub(before))
     });
     println!("\nsent {} {peak}", status.as_u16());
@@ -108,7 +125,8 @@ type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
 
 fn endpoint() -> Endpoint<Rounds<gallery::Gallery>> {
     let config = StreamableHttpServerConfig::default().with_json_response(true);
-    Endpoint::new(&gallery::rounds().build().unwrap(), config)
+    let limits = Limits::default().with_sessions(100, 100);
+    Endpoint::new(&gallery::rounds().limits(limits).build().unwrap(), config)
 }
 
 async fn respond(endpoint: &mut Endpoint<Rounds<gallery::Gallery>>, request: Request<Full<Bytes>>) -> StatusCode {

@@ -121,7 +121,7 @@ mod gate;
 #[cfg(feature = "server")]
 mod handlers;
 #[cfg(feature = "http")]
-mod http;
+pub mod http;
 #[cfg(any(feature = "server", feature = "client"))]
 mod kind;
 #[cfg(feature = "server")]

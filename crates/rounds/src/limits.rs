@@ -38,6 +38,15 @@ pub struct Limits {
     /// How many bytes the handlers that wait for one principal may take: 32 MiB. Callers without a principal share one half of the limit
     /// above, or all of it, as with [`frames_per_principal`](Self::frames_per_principal).
     pub frame_bytes_per_principal: usize,
+    /// How many sessions of legacy clients there may be over HTTP, in all: 10,000. See [`http::Sessions`](crate::http::Sessions) for what happens beyond
+    /// that. A session takes about 53 KiB. One with a large `initialize` counts as several, one for each 72 KiB that it takes, so that
+    /// 10,000 take about 700 MiB at the most.
+    #[cfg(feature = "http")]
+    pub sessions: usize,
+    /// How many of them one principal may have: 100. Callers without a principal share one half of the limit above where the
+    /// server [identifies principals](crate::RoundsBuilder::principal), and all of it elsewhere.
+    #[cfg(feature = "http")]
+    pub sessions_per_principal: usize,
     /// How long a token may be, in bytes: 64 KiB. It has to have room for [`once_bytes`](Self::once_bytes) where there are effects.
     pub token_bytes: usize,
     /// How large a state may be that [spills](crate::RoundsBuilder::spill) into the ledger, in bytes: 1 MiB.
@@ -66,6 +75,10 @@ impl Default for Limits {
             frames_per_principal: 100,
             frame_bytes: 256 * 1024 * 1024,
             frame_bytes_per_principal: 32 * 1024 * 1024,
+            #[cfg(feature = "http")]
+            sessions: 10_000,
+            #[cfg(feature = "http")]
+            sessions_per_principal: 100,
             token_bytes: 64 * 1024,
             spill_bytes: 1024 * 1024,
             spills: false,
@@ -120,6 +133,14 @@ impl Limits {
     pub fn with_frame_bytes(mut self, bytes: usize, per_principal: usize) -> Self {
         self.frame_bytes = bytes;
         self.frame_bytes_per_principal = per_principal;
+        self
+    }
+
+    /// Sets how many sessions of legacy clients there may be over HTTP, in all and for one principal.
+    #[cfg(feature = "http")]
+    pub fn with_sessions(mut self, sessions: usize, per_principal: usize) -> Self {
+        self.sessions = sessions;
+        self.sessions_per_principal = per_principal;
         self
     }
 

@@ -93,6 +93,7 @@ impl<H: ServerHandler> Rounds<H> {
             legacy_for: HashMap::new(),
             observers: Vec::new(),
             announce_expiry: true,
+            modern_only: false,
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
         }
     }
@@ -154,8 +155,8 @@ impl<H: ServerHandler> Rounds<H> {
     }
 
     #[cfg(feature = "http")]
-    pub(crate) fn flow_deadline(&self) -> Duration {
-        self.core.flow_deadline
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Gives the running server other keys, at once and for all clones. See [`KeyRing`] for rotation.
@@ -244,6 +245,7 @@ pub struct RoundsBuilder<H> {
     legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     announce_expiry: bool,
+    modern_only: bool,
     entropy: Entropy,
 }
 
@@ -381,6 +383,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Serves modern clients only. `initialize`, by which a legacy client opens its session, is refused on every transport with an error that names the protocol versions that are
+    /// served, and the server keeps no sessions. By default clients of both eras are served.
+    pub fn modern_only(mut self) -> Self {
+        self.modern_only = true;
+        self
+    }
+
     /// Adds an observer. The one that writes `tracing` events and spans is always there.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observers.push(Box::new(observer));
@@ -454,8 +463,11 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             legacy_for: self.legacy_for,
             observers: self.observers,
             announce_expiry: self.announce_expiry,
+            modern_only: self.modern_only,
             entropy: self.entropy,
             frames: Frames::default(),
+            #[cfg(feature = "http")]
+            sessions: Arc::default(),
             warned_of_http: AtomicBool::new(false),
         };
         let core = Arc::new(core);
@@ -546,8 +558,12 @@ pub(crate) struct Core {
     legacy_for: HashMap<String, Legacy>,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
+    pub(crate) modern_only: bool,
     entropy: Entropy,
     pub(crate) frames: Frames,
+    /// The sessions of legacy clients over HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) sessions: Arc<crate::http::places::Places>,
     warned_of_http: AtomicBool,
 }
 
@@ -646,6 +662,22 @@ impl Core {
     }
 }
 
+fn is_modern(version: &ProtocolVersion) -> bool {
+    Era::of_version(version.as_str()) == Era::Modern
+}
+
+/// What a legacy client gets from a server that is not for it.
+fn no_legacy(requested: ProtocolVersion, supported: &[ProtocolVersion]) -> ErrorData {
+    let served = supported.iter().map(ProtocolVersion::as_str).collect::<Vec<_>>().join(", ");
+    let mut error = ErrorData::unsupported_protocol_version(requested, supported);
+    error.message = format!(
+        "this server has no sessions and does not answer `initialize`: it serves protocol version {served}, in which \
+         every request carries its version in `_meta`"
+    )
+    .into();
+    error
+}
+
 #[cfg(feature = "http")]
 pub(crate) fn is_over_http(context: &RequestContext<RoleServer>) -> bool {
     context.extensions.get::<http::request::Parts>().is_some()
@@ -712,6 +744,11 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        if self.core.modern_only {
+            return Err(no_legacy(request.protocol_version, &self.supported_protocol_versions()));
+        }
+        #[cfg(feature = "http")]
+        crate::http::sessions::admit(&self.core, &context).await?;
         self.handlers.of(Era::Legacy).initialize(request, context).await
     }
 
@@ -720,11 +757,19 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        ServerHandler::supported_protocol_versions(&**self.handlers.here())
+        let mut supported = ServerHandler::supported_protocol_versions(&**self.handlers.here());
+        if self.core.modern_only {
+            supported.to_mut().retain(is_modern);
+        }
+        supported
     }
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        self.handlers.serve(&context).discover(context).await
+        let mut discovered = self.handlers.serve(&context).discover(context).await?;
+        if self.core.modern_only {
+            discovered.supported_versions.retain(is_modern);
+        }
+        Ok(discovered)
     }
 
     async fn complete(

@@ -140,6 +140,15 @@ async fn a_server_is_served_under_the_names_that_it_was_given() {
 }
 
 #[tokio::test]
+async fn a_server_for_modern_clients_only_refuses_older_ones_and_says_why() {
+    let server = Server::start(&["--modern-only"]).await;
+    is_metric(&answer(&server, &ask(&server, &[]).await, &[]).await);
+    let ended = run(&["call", &server.url, "weather_e", "location=Tokyo", "--era", "legacy", "--decline"]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("it serves protocol version 2026-07-28"), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_web_page_from_elsewhere_is_not_served_by_either_stack() {
     for stack in ["rounds", "rmcp"] {
         let server = Server::start(&["--http-stack", stack]).await;

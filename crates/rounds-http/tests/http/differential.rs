@@ -20,9 +20,7 @@ use proptest::{
 use rmcp::{
     ServerHandler,
     model::ProtocolVersion,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{SessionManager, StreamableHttpServerConfig, StreamableHttpService},
 };
 use rounds::Rounds;
 use rounds_http::Endpoint;
@@ -97,10 +95,10 @@ fn compare(desk: Desk, config: StreamableHttpServerConfig) -> u32 {
 }
 
 /// Sends everything both ways, and counts what took the fast lane.
-fn compare_both<H: ServerHandler>(
+fn compare_both<H: ServerHandler, M: SessionManager>(
     desk: &Desk,
-    mut endpoint: Endpoint<H>,
-    mut rmcp: StreamableHttpService<H, LocalSessionManager>,
+    mut endpoint: Endpoint<H, M>,
+    mut rmcp: StreamableHttpService<H, M>,
 ) -> u32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let fast = Cell::new(0);

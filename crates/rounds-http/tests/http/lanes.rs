@@ -38,13 +38,14 @@ use tracing_subscriber::{
 use crate::{desk::Desk, send::Sent};
 
 pub(crate) type Rmcp<H> = StreamableHttpService<H, LocalSessionManager>;
+pub(crate) type At<H> = Endpoint<H, LocalSessionManager>;
 
 pub(crate) fn rmcp<H: ServerHandler + Clone>(handler: &H, config: StreamableHttpServerConfig) -> Rmcp<H> {
     let handler = handler.clone();
     StreamableHttpService::new(move || Ok(handler.clone()), Arc::default(), config)
 }
 
-pub(crate) fn endpoint<H: ServerHandler + Clone>(handler: &H, config: StreamableHttpServerConfig) -> Endpoint<H> {
+pub(crate) fn endpoint<H: ServerHandler + Clone>(handler: &H, config: StreamableHttpServerConfig) -> At<H> {
     Endpoint::over(handler.clone(), rmcp(handler, config))
 }
 

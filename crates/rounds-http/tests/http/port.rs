@@ -17,7 +17,7 @@ use rmcp::{
     model::{CallToolResult, ContentBlock},
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
-use rounds_http::{Endpoint, Incoming, Port};
+use rounds_http::{Incoming, Port};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -27,7 +27,7 @@ use tokio::{
 };
 use tower_service::Service;
 
-use crate::lanes::{Tool, called, done, endpoint};
+use crate::lanes::{At, Tool, called, done, endpoint};
 
 /// Far longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -221,7 +221,7 @@ pub(crate) struct Ready<S> {
     is: bool,
 }
 
-pub(crate) fn ready(tool: Tool) -> Ready<Endpoint<Tool>> {
+pub(crate) fn ready(tool: Tool) -> Ready<At<Tool>> {
     let config = StreamableHttpServerConfig::default().with_json_response(true);
     Ready { inner: endpoint(&tool, config), is: false }
 }
@@ -262,12 +262,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) async fn of(service: Ready<Endpoint<Tool>>) -> Self {
+    pub(crate) async fn of(service: Ready<At<Tool>>) -> Self {
         Self::at(service, |port| port).await
     }
 
     /// At a port that is set up so.
-    pub(crate) async fn at(service: Ready<Endpoint<Tool>>, set_up: impl FnOnce(Port) -> Port) -> Self {
+    pub(crate) async fn at(service: Ready<At<Tool>>, set_up: impl FnOnce(Port) -> Port) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

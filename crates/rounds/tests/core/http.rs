@@ -1,6 +1,8 @@
 //! Over streamable HTTP, in process: every request meets the same keys and the same ledger, and its principal is the one
 //! that middleware put into it.
 
+use std::sync::Arc;
+
 use crate::common::{
     Desk, Stage,
     gate::{Gate, Gone},
@@ -34,7 +36,8 @@ async fn a_factory_that_builds_anew_for_every_request_is_told_so_in_the_log() {
     let observer = events.clone();
     let factory = move || Ok(Rounds::builder(shop()).observe(observer.clone()).build().expect("it builds"));
     let config = StreamableHttpServerConfig::default().with_json_response(true);
-    let http = Http { service: StreamableHttpService::new(factory, Default::default(), config), bearer: None };
+    let sessions = Arc::new(Rounds::new(shop()).sessions());
+    let http = Http { service: StreamableHttpService::new(factory, sessions, config), bearer: None };
     let accepted = http.call("order").await.asked().accept("size", small());
     http.send(&accepted).await.frozen();
     assert_eq!(events.refusals(), [Refusal::OtherRoundsOfThisProcess]);

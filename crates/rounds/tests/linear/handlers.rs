@@ -10,9 +10,7 @@ use rmcp::{
     handler::server::router::tool::ToolRouter,
     model::CallToolResponse,
     tool, tool_handler, tool_router,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use rounds::{Ask, Durable, FlowError, Given, Round, Rounds, durable, test::Client, text};
 use serde_json::{Value, json};
@@ -217,7 +215,7 @@ async fn a_factory_by_hand_gives_the_same_server_another_handler() {
         let (server, made) = (server.clone(), made.clone());
         move || Ok(server.with_handler(made.pad()))
     };
-    let sessions = Arc::<LocalSessionManager>::default();
+    let sessions = Arc::new(server.sessions());
     let service = StreamableHttpService::new(factory, sessions, StreamableHttpServerConfig::default());
     let http = Http::over(&service);
     let (one, other) = (http.initialized("2025-11-25").await, http.initialized("2025-11-25").await);
@@ -237,7 +235,7 @@ async fn a_factory_by_hand_gives_the_same_server_another_handler() {
 #[tokio::test]
 async fn a_factory_by_hand_that_clones_gives_each_session_its_handler() {
     let (server, _) = per_session();
-    let sessions = Arc::<LocalSessionManager>::default();
+    let sessions = Arc::new(server.sessions());
     let service =
         StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
     let http = Http::over(&service);

@@ -7,12 +7,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, combinators::BoxBody};
 use rmcp::{
     ServerHandler,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use rounds::{
-    Ask, Rounds,
+    Ask, Principal, Rounds,
+    http::Sessions,
     observe::{Outcome, Station},
 };
 use serde_json::{Value, json};
@@ -21,8 +20,11 @@ use super::{Count, stage, units};
 
 /// A client that speaks HTTP by hand.
 pub(crate) struct Http<H: ServerHandler> {
-    service: StreamableHttpService<Rounds<H>, LocalSessionManager>,
+    service: StreamableHttpService<Rounds<H>, Sessions>,
     session: Option<String>,
+    /// What middleware knows.
+    principal: Option<Principal>,
+    header: Option<(&'static str, &'static str)>,
 }
 
 impl<H: ServerHandler> Http<H> {
@@ -30,8 +32,18 @@ impl<H: ServerHandler> Http<H> {
         Self::over(&server.streamable_http(config))
     }
 
-    pub(crate) fn over(service: &StreamableHttpService<Rounds<H>, LocalSessionManager>) -> Self {
-        Self { service: service.clone(), session: None }
+    pub(crate) fn over(service: &StreamableHttpService<Rounds<H>, Sessions>) -> Self {
+        Self { service: service.clone(), session: None, principal: None, header: None }
+    }
+
+    /// The same client, as somebody.
+    pub(crate) fn known_as(&self, name: &str) -> Self {
+        Self { principal: Some(Principal::new(name)), ..Self::over(&self.service) }
+    }
+
+    /// The same client, with one more header in each request.
+    pub(crate) fn with_header(&self, header: (&'static str, &'static str)) -> Self {
+        Self { header: Some(header), ..Self::over(&self.service) }
     }
 
     /// A session of the legacy era.
@@ -41,17 +53,24 @@ impl<H: ServerHandler> Http<H> {
 
     /// The same client, in a session of its own.
     pub(crate) async fn initialized(&self, version: &str) -> Self {
-        let mut http = Self::over(&self.service);
+        let (http, answer) = self.initialize(version, json!({"elicitation": {}})).await;
+        assert!(answer["result"].is_object(), "{answer}");
+        let _ = http.legacy(json!({"method": "notifications/initialized"})).await;
+        http
+    }
+
+    /// The same client, and what it is answered to its first message.
+    pub(crate) async fn initialize(&self, version: &str, capabilities: Value) -> (Self, Value) {
+        let mut http = Self { principal: self.principal.clone(), header: self.header, ..Self::over(&self.service) };
         let params = json!({
-            "protocolVersion": version, "capabilities": {"elicitation": {}},
+            "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "by hand", "version": "1"},
         });
         let request = Request::post("http://localhost/mcp");
-        let response = http.send(request, json!({"id": 0, "method": "initialize", "params": params})).await;
+        let mut response = http.send(request, json!({"id": 0, "method": "initialize", "params": params})).await;
         http.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
-        let _ = response.into_body().collect().await;
-        let _ = http.legacy(json!({"method": "notifications/initialized"})).await;
-        http
+        let answer = next(&mut response).await;
+        (http, answer)
     }
 
     pub(crate) async fn legacy(&self, message: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
@@ -60,6 +79,13 @@ impl<H: ServerHandler> Http<H> {
             request = request.header("mcp-session-id", session);
         }
         self.send(request, message).await
+    }
+
+    /// Ends the session.
+    pub(crate) async fn delete(&self) -> Response<BoxBody<bytes::Bytes, Infallible>> {
+        let session = self.session.as_deref().unwrap();
+        let request = Request::delete("http://localhost/mcp").header("host", "localhost");
+        self.service.handle(request.header("mcp-session-id", session).body(String::new()).unwrap()).await
     }
 
     pub(crate) async fn modern(&self, id: u64, mut params: Value) -> Response<BoxBody<bytes::Bytes, Infallible>> {
@@ -80,12 +106,18 @@ impl<H: ServerHandler> Http<H> {
         mut message: Value,
     ) -> Response<BoxBody<bytes::Bytes, Infallible>> {
         message["jsonrpc"] = json!("2.0");
-        let request = request
+        let mut request = request
             .header("host", "localhost")
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .body(message.to_string())
             .unwrap();
+        if let Some((name, value)) = self.header {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        if let Some(principal) = self.principal.clone() {
+            request.extensions_mut().insert(principal);
+        }
         self.service.handle(request).await
     }
 }

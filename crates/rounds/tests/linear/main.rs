@@ -10,6 +10,7 @@ mod handlers;
 mod http;
 mod legacy;
 mod routed;
+mod sessions;
 mod waiting;
 
 use std::{sync::Arc, time::Duration};

@@ -2,11 +2,10 @@
 
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rounds::{
     Principal, Rounds,
+    http::Sessions,
     test::{Leg, Retry},
 };
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use super::Desk;
 
 /// A client of 2026-07-28 who sends each request by itself, with this bearer token.
 pub struct Http {
-    pub service: StreamableHttpService<Rounds<Desk>, LocalSessionManager>,
+    pub service: StreamableHttpService<Rounds<Desk>, Sessions>,
     pub bearer: Option<&'static str>,
 }
 

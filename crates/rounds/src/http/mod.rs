@@ -1,19 +1,18 @@
 //! Serving over streamable HTTP, with one `Rounds` behind every request.
 
-use std::{net::Ipv6Addr, sync::Arc, time::Duration};
+pub(crate) mod places;
+pub(crate) mod sessions;
+
+use std::{net::Ipv6Addr, sync::Arc};
 
 use ::http::uri::Authority;
 use rmcp::{
     ServerHandler,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 
+pub use self::sessions::{SessionTransport, Sessions};
 use crate::Rounds;
-
-/// How much longer than a flow a legacy session lives when nobody says anything.
-const GRACE: Duration = Duration::from_secs(60);
 
 impl<H: ServerHandler> Rounds<H> {
     /// This server as an HTTP service, to be mounted in axum, hyper or any tower stack.
@@ -36,14 +35,31 @@ impl<H: ServerHandler> Rounds<H> {
     /// // axum: Router::new().nest_service("/mcp", mcp)
     /// # let _ = mcp; Ok(()) }
     /// ```
-    pub fn streamable_http(
-        &self,
-        config: StreamableHttpServerConfig,
-    ) -> StreamableHttpService<Self, LocalSessionManager> {
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(self.flow_deadline().saturating_add(GRACE));
-        let server = self.clone();
-        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), with_own_origins(config))
+    pub fn streamable_http(&self, config: StreamableHttpServerConfig) -> StreamableHttpService<Self, Sessions> {
+        let (server, mut config) = (self.clone(), with_own_origins(config));
+        // Without sessions rmcp would serve legacy clients too, each request by itself.
+        config.legacy_session_mode |= self.core().modern_only;
+        StreamableHttpService::new(move || Ok(server.clone()), Arc::new(self.sessions()), config)
+    }
+
+    /// The sessions of this server's legacy clients, for a service of rmcp's that you build by hand:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+    /// # use rounds::Rounds;
+    /// # struct Weather;
+    /// # impl rmcp::ServerHandler for Weather {}
+    /// let server = Rounds::new(Weather);
+    /// let sessions = Arc::new(server.sessions());
+    /// let factory = move || Ok(server.clone());
+    /// let service = StreamableHttpService::new(factory, sessions, StreamableHttpServerConfig::default());
+    /// # let _ = service;
+    /// ```
+    ///
+    /// [The limits](crate::Limits::with_sessions) are those of the server: all that were made by it and by its clones count together.
+    pub fn sessions(&self) -> Sessions {
+        Sessions::of(self.core())
     }
 }
 
