@@ -46,9 +46,9 @@ async fn the_journal_of_a_durable_token_is_shown_and_saved() {
     assert_eq!(run(&[&open[..], &["--journal", file.path()]].concat()).await.printed(), shown);
     assert_eq!(file.mode(), 0o600, "it is no longer sealed");
     let journal: Value = serde_json::from_str(&fs::read_to_string(file.path()).unwrap()).unwrap();
-    assert_eq!(journal["version"], 1);
+    assert_eq!(journal["version"], 2);
     assert_eq!(journal["entries"], json!([{"Once": {"name": "audit", "value": "null"}}]));
-    assert_eq!(journal["open"][0][0], "units");
+    assert_eq!(journal["open"][0]["key"], "units");
 
     let nowhere = [&open[..], &["--journal", "/no/such/folder/file"]].concat();
     run(&nowhere).await.failed("cannot write /no/such/folder/file: No such file or directory (os error 2)");
