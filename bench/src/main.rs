@@ -4,6 +4,7 @@
 //! turns, and given as a multiple of a reference of that run.
 
 mod alone;
+mod claims;
 mod client;
 mod command;
 mod durable;
@@ -26,6 +27,7 @@ const SECTIONS: &[(&str, Measure)] = &[
     ("flows", |options| Box::pin(alone(move || flows::measure(options)))),
     ("seal", |_| Box::pin(alone(seal::measure))),
     ("parked", |_| Box::pin(alone(parked::measure))),
+    ("claims", |_| Box::pin(alone(claims::measure))),
     ("durable", |_| Box::pin(alone(durable::measure))),
     ("client", |_| Box::pin(alone(client::measure))),
     ("observing", |_| Box::pin(alone(observing::measure))),

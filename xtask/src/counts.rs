@@ -54,6 +54,15 @@ pub(crate) fn count(program: &Path, root: &Path, write: bool) -> Result<(), Stri
     compare(&read(&known)?, &counts)
 }
 
+/// Plays an hour against a ledger in memory. What it took is said by the program itself.
+pub(crate) fn hour(program: &Path) -> Result<(), String> {
+    let status = Command::new(program).arg("hour").status();
+    match status.map_err(|error| format!("cannot start {}: {error}", program.display()))?.success() {
+        true => Ok(()),
+        false => Err("the hour was not as it should be: see above".to_owned()),
+    }
+}
+
 /// Whether this machine executes the instructions that are written down: ciphers choose theirs by what there is.
 fn comparable() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -27,10 +27,11 @@ Tasks:
                     compare the table of pairings with the one in docs/interop.md
   interop --write   The same, but write the table down
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
-  bench SECTION...  Only these: flows, seal, parked, durable, client, observing, fleet. With --peers, servers that others wrote
+  bench SECTION...  Only these: flows, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into docs/performance.md
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but write the counts down
+  hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         ["bench", ref args @ ..] => bench(args),
         ["counts"] => counts(false),
         ["counts", "--write"] => counts(true),
+        ["hour"] => hour(),
         ["rmcp"] => rmcp(),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
@@ -85,6 +87,7 @@ fn test() -> io::Result<Vec<Step>> {
     }
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(counts(false)?);
+    steps.extend(hour()?);
     steps.extend(rmcp()?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
@@ -93,15 +96,32 @@ fn test() -> io::Result<Vec<Step>> {
 /// What `cargo xtask counts` does. Only an optimised build says something, so this is built by itself, with as little as it
 /// needs.
 fn counts(write: bool) -> io::Result<Vec<Step>> {
-    let built = built()?;
-    let program = built.parent().unwrap_or(&built).join("release/counts");
+    let program = counting()?;
     let again = if write { "xtask counts --write" } else { "xtask counts" };
     Ok(vec![
         Step::cargo("find valgrind, or install it", "xtask counts").by(counts::install),
-        Step::cargo("build what is counted, optimised", "build --quiet --release -p counts"),
+        build_counting(),
         Step::cargo("count the instructions of a seal, an open, a leg", again)
             .by(move || counts::count(&program, &root(), write)),
     ])
+}
+
+/// What `cargo xtask hour` does, with the same program. An hour of 7.2 million calls takes half a minute there, and ten times as long in a
+/// build that is not optimised.
+fn hour() -> io::Result<Vec<Step>> {
+    let program = counting()?;
+    let live = Step::cargo("play an hour of 2,000 calls a second", "xtask hour").by(move || counts::hour(&program));
+    Ok(vec![build_counting(), live])
+}
+
+fn build_counting() -> Step {
+    Step::cargo("build what is counted, optimised", "build --quiet --release -p counts")
+}
+
+/// Where that is.
+fn counting() -> io::Result<PathBuf> {
+    let built = built()?;
+    Ok(built.parent().unwrap_or(&built).join("release/counts"))
 }
 
 /// What `cargo xtask bench` does. It knows itself which sections there are.

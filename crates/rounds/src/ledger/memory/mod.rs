@@ -673,6 +673,34 @@ mod tests {
         assert_eq!((records.replies.bytes(), records.held.iter().flatten().count()), (0, 1));
     }
 
+    /// A fiftieth of what `cargo xtask hour` plays: forty calls a second with a question, an answer and an effect, in a fiftieth of the room. It
+    /// ends when twice as much has come as is kept.
+    #[tokio::test]
+    async fn a_busy_server_fits_into_a_fiftieth_of_the_defaults_and_each_claim_into_some_64_bytes() {
+        let (budget, calls) = (MemoryLedger::CLAIM_BYTES / 50, 2000 / 50);
+        let ledger = MemoryLedger::new().with_claim_bytes(budget).with_reply_bytes(MemoryLedger::REPLY_BYTES / 50);
+        let mut most = 0;
+        for second in 0..1400_u64 {
+            for call in 0..calls {
+                let number = second as u128 * 1000 + call;
+                let flow =
+                    FlowId::from_bytes(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes());
+                let (round, name) = (ClaimId { flow, what: What::Round(1) }, Digest::of_once(flow, "charge"));
+                let effect = ClaimId { flow, what: What::Once(name) };
+                let of_round = fresh(&ledger, round, bid(second, second + 690)).await;
+                answered(&ledger, effect, bid(second, second + 3690), Some(&[1; 40])).await;
+                assert!(ledger.settle(round, of_round, Some(vec![2; 200]), None, vec![effect]).await.unwrap());
+            }
+            most = most.max(ledger.claim_bytes());
+        }
+        let claims = ledger.claims();
+        assert!((2 * 40 * 690..2 * 40 * 692).contains(&claims), "{claims}");
+        assert!(most <= claims * CLAIM_BYTES + HELD_BYTES && most <= budget, "{most} bytes for {claims} claims");
+        // What is the same for any number of claims is more for each of these than for each of millions.
+        let each = ledger.records().table.allocated() / claims;
+        assert!(each <= CLAIM_BYTES + 4, "{each} bytes for each of {claims}");
+    }
+
     #[tokio::test]
     async fn what_is_over_is_forgotten_a_few_at_a_time() {
         let ledger = MemoryLedger::new();

@@ -151,6 +151,16 @@ impl Table {
         Some(Place::new(page, self.pages[page as usize].slots.len().checked_sub(1)?))
     }
 
+    /// What all of it takes of memory.
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Slot>()).sum();
+        let pages = self.pages.capacity() * size_of::<Page>() + self.free.capacity() * size_of::<u32>();
+        let due: usize = self.due.values().map(|pages| pages.capacity() * size_of::<u32>() + 48).sum();
+        let index: usize = self.index.parts.iter().map(|part| part.allocation_size() + size_of_val(part)).sum();
+        slots + pages + due + index
+    }
+
     fn put(&mut self, slot: Slot, due: Second) -> Place {
         let pages = self.due.entry(due).or_default();
         let page = match pages.last().filter(|page| self.pages[**page as usize].slots.len() < PAGE) {

@@ -1,0 +1,114 @@
+//! An hour of a busy server, as its ledger in memory lives it: 2,000 calls a second with every default, each with a question, an answer and
+//! an effect. None may be refused, and the process may not take more than 512 MiB.
+//!
+//! The ledger is told what time it is, so that the hour takes seconds. It takes the steps that two legs take: the first takes none; the second
+//! claims its round, claims and records its effect, and records its reply.
+
+use std::{fs, time::Duration};
+
+use rounds::{
+    Digest, FlowId, Timestamp,
+    ledger::{Bid, ClaimId, Claimed, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Share, What},
+};
+
+/// How many calls come in a second, and for how many seconds.
+const CALLS: u64 = 2_000;
+const SECONDS: u64 = 3_600;
+
+/// How much memory the process may have, in bytes.
+const MEMORY: u64 = 512 << 20;
+
+/// As a server with every default has them: how long a round and a flow live, how long a record is kept beyond that, how long a lease is.
+const ROUND: Duration = Duration::from_secs(600);
+const FLOW: Duration = Duration::from_secs(3_600);
+const BEYOND: Duration = Duration::from_secs(60 + 30);
+const LEASE: Duration = Duration::from_secs(30);
+
+/// What a reply and the value of an effect take.
+const REPLY: [u8; 200] = [b'r'; 200];
+const VALUE: [u8; 40] = [b'v'; 40];
+
+/// What came of it.
+pub(crate) struct Hour {
+    claims: usize,
+    counted: usize,
+    peak: Option<u64>,
+}
+
+impl Hour {
+    /// Lives through it.
+    pub(crate) async fn live() -> Result<Self, LedgerError> {
+        let ledger = MemoryLedger::new();
+        let (mut claims, mut counted, mut names) = (0, 0, Names(1));
+        for second in 0..SECONDS {
+            let now = Timestamp::from_millis(1_800_000_000_000 + second * 1000);
+            for call in 0..CALLS {
+                answer(&ledger, now + Duration::from_micros(call * 1_000_000 / CALLS), &mut names).await?;
+            }
+            (claims, counted) = (claims.max(ledger.claims()), counted.max(ledger.claim_bytes()));
+        }
+        Ok(Self { claims, counted, peak: peak() })
+    }
+
+    /// Says how it was, if it was as it should be.
+    pub(crate) fn report(&self) -> Result<String, String> {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let lived = format!(
+            "{CALLS} calls a second for {SECONDS} seconds, none refused: up to {} claims, which count {:.0} MiB",
+            self.claims,
+            mib(self.counted as u64),
+        );
+        match self.peak {
+            None => Ok(format!("{lived}; how much memory that took is not known here")),
+            Some(peak) if peak <= MEMORY => Ok(format!("{lived}; the process took {:.0} MiB", mib(peak))),
+            Some(peak) => Err(format!("{lived}; the process took {:.0} MiB of {:.0}", mib(peak), mib(MEMORY))),
+        }
+    }
+}
+
+/// The second leg of a call that was asked a moment ago, so that all it leaves behind is kept for as long as it may be.
+async fn answer(ledger: &MemoryLedger, now: Timestamp, names: &mut Names) -> Result<(), LedgerError> {
+    let flow = FlowId::from_bytes(names.draw());
+    let id = |what| ClaimId { flow, what };
+    let bid = |answers, kept: Duration| {
+        let keep = Keep { now, until: now + kept + BEYOND, share: Share::Common };
+        Bid { answers, keep, lease: LEASE, orphan: Orphan::Free }
+    };
+    let (answers, name) = (Digest::from_bytes(names.draw()), Digest::from_bytes(names.draw()));
+    let (round, effect) = (id(What::Round(1)), id(What::Once(name)));
+    let of_round = fresh(ledger.claim(round, bid(answers, ROUND)).await?);
+    let of_effect = fresh(ledger.claim(effect, bid(name, FLOW)).await?);
+    assert!(ledger.settle(effect, of_effect, Some(VALUE.to_vec()), None, vec![]).await?, "it is its owner's");
+    assert!(ledger.settle(round, of_round, Some(REPLY.to_vec()), None, vec![effect]).await?, "it is its owner's");
+    Ok(())
+}
+
+fn fresh(claimed: Claimed) -> u32 {
+    match claimed {
+        Claimed::Fresh { fence, .. } => fence,
+        other => panic!("a new claim is free, and this is {other:?}"),
+    }
+}
+
+/// Names that are as good as random, and the same in every run.
+struct Names(u64);
+
+impl Names {
+    fn draw<const N: usize>(&mut self) -> [u8; N] {
+        let mut name = [0; N];
+        for part in name.chunks_mut(8) {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            part.copy_from_slice(&(mixed ^ (mixed >> 31)).to_le_bytes()[..part.len()]);
+        }
+        name
+    }
+}
+
+/// The most memory that this process had so far, where the system says so.
+fn peak() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
