@@ -178,7 +178,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// longer kept, or when the first leg, or an earlier run for a legacy client, has left it to a task that is not through with it;
     /// [`FlowError::State`] when it has run and its
     /// value cannot be written as JSON, which is `OnceLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
-    /// another type; [`FlowError::Retry`] when the ledger is away, or another leg is at the effect for too long;
+    /// another type; [`FlowError::Retry`] when the ledger is away or has no room, before the effect runs, or another leg is at the effect for too long;
     /// [`FlowError::FlowEnded`] in a task that outlives its handler.
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
