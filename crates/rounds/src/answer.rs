@@ -146,9 +146,15 @@ impl Answers {
         }
     }
 
-    /// Forgets what came uninvited.
-    pub(crate) fn forget_unsolicited(&mut self) {
+    /// Forgets what came uninvited. Whether nothing is left then.
+    pub(crate) fn forget_unsolicited(&mut self) -> bool {
         self.held.retain(|(_, held)| !matches!(held, Held::Unsolicited(_)));
+        let Posing { posed, known } = &self.posing;
+        self.held.is_empty()
+            && posed.is_empty()
+            && known.is_empty()
+            && self.posed_now.is_empty()
+            && self.taken.is_empty()
     }
 
     /// What these take of memory, about.

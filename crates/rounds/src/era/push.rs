@@ -21,7 +21,7 @@ pub(crate) struct Push {
     pub(crate) request: InputRequest,
     /// How long to wait for the answer.
     pub(crate) patience: Duration,
-    pub(crate) message: String,
+    pub(crate) message: Arc<str>,
 }
 
 impl Push {
@@ -43,7 +43,7 @@ impl Push {
         let response = tokio::select! {
             biased;
             response = response => response,
-            () = clock.sleep(self.patience) => return Err(FlowError::NotInTime { question: self.message }),
+            () = clock.sleep(self.patience) => return Err(FlowError::NotInTime { question: self.message.to_string() }),
             () = signs_of_life(&self.link, &*clock) => unreachable!("signs of life go on until they are dropped"),
         };
         withdraw.request = None;

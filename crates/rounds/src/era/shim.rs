@@ -136,10 +136,9 @@ async fn push(
     let until = view.frame.core.now() + timeout;
     let mut asked = Vec::new();
     for (key, request) in keys.iter().filter_map(|key| requests.remove_entry(key)) {
-        let (kind, message) = (kind_of(&request)?, words(&request));
-        let request = Some(Box::new(request));
-        let question =
-            Question { key: key.clone(), kind, request, form: None, digest: None, message, until: Some(until) };
+        let (kind, message) = (kind_of(&request)?, words(&request).into());
+        let (request, name) = (Some(Box::new(request)), key.as_str().into());
+        let question = Question { key: name, kind, request, form: None, digest: None, message, until: Some(until) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }
     let mut received = Vec::new();

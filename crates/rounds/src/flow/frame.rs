@@ -8,6 +8,8 @@
 use std::{
     borrow::Cow,
     convert::Infallible,
+    num::NonZeroU32,
+    ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
@@ -62,12 +64,13 @@ pub(crate) struct Frame {
     target: Box<str>,
     /// The arguments of the call as JSON text, for a question that has to be read off them.
     pub(crate) arguments: Option<Box<str>>,
-    /// What the handler was given when it was called. It may still ask on its own account after it has waited.
-    answers: Mutex<Answers>,
+    /// What the handler was given when it was called. It may still ask on its own account after it has waited. In a box, as most that
+    /// wait have none.
+    answers: Mutex<Option<Box<Answers>>>,
     /// What came of the questions that the handler declares, when its own code was not run for them.
     declared: Mutex<Option<Box<Declared>>>,
     /// The effects that have happened in this flow.
-    pub(crate) onces: Onces,
+    pub(crate) onces: Lazily<Onces>,
     pub(super) principal: Option<Digest>,
     /// What the context that the handler was called with takes.
     context_bytes: usize,
@@ -80,6 +83,47 @@ pub(crate) struct Frame {
     state: Mutex<State>,
 }
 
+/// The answers that a handler may look at, while it does.
+pub(crate) struct AnswersGuard<'a>(MutexGuard<'a, Option<Box<Answers>>>);
+
+impl Deref for AnswersGuard<'_> {
+    type Target = Answers;
+
+    fn deref(&self) -> &Answers {
+        self.0.as_ref().expect("they are there from when they are locked")
+    }
+}
+
+impl DerefMut for AnswersGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Answers {
+        self.0.as_mut().expect("they are there from when they are locked")
+    }
+}
+
+/// What a frame has no room for before it is looked at: few that wait need it.
+pub(crate) struct Lazily<T>(OnceLock<Box<T>>);
+
+impl<T> Lazily<T> {
+    /// It, if it is there.
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.get().map(|value| &**value)
+    }
+}
+
+impl<T> From<Option<T>> for Lazily<T> {
+    fn from(value: Option<T>) -> Self {
+        Self(value.map_or_else(OnceLock::new, |value| Box::new(value).into()))
+    }
+}
+
+impl<T: Default> Deref for Lazily<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.get_or_init(Box::default)
+    }
+}
+
 /// What a frame has to know of the call that it is for.
 pub(crate) struct Call<'a> {
     pub(crate) method: Method,
@@ -88,31 +132,28 @@ pub(crate) struct Call<'a> {
     pub(crate) principal: Option<Digest>,
     /// What its context takes of memory, about.
     pub(crate) context_bytes: usize,
-    pub(crate) answers: Answers,
-    pub(crate) onces: Onces,
-}
-
-/// The way to the client of the leg in flight.
-enum Way {
-    /// It is the leg that the frame was made for, and nobody wanted to reach its client yet: most handlers never do.
-    Unasked,
-    Open(Box<Link>),
-    /// No leg is in flight, or its client is connected to another instance.
-    Closed,
+    pub(crate) answers: Option<Answers>,
+    pub(crate) onces: Option<Onces>,
 }
 
 struct State {
-    way: Way,
+    /// The way to the client of the leg in flight. None when no leg is, or its client is connected to another instance.
+    link: Option<Box<Link>>,
+    /// Whether the leg in flight is the one that the frame was made for, and nothing wanted to reach its client yet: most handlers
+    /// never do.
+    unlinked: bool,
     /// What the latest leg's client can be asked.
     peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
     open: Vec<Open>,
-    next_number: u64,
+    /// Answers that were not taken yet by what waits for them.
+    answered: Option<Box<Answered>>,
+    next_number: u32,
     /// The round that a leg may answer, once: none while one is at it. What a ledger knows of the round may get lost; this
     /// is here as long as the handler.
-    awaited: Option<u32>,
+    awaited: Option<NonZeroU32>,
     /// Since when it is awaited.
-    waits_since: Option<Timestamp>,
+    waits_since: Timestamp,
     /// The driver, while nobody polls it between two legs.
     parked: Option<Box<Driver>>,
     /// A leg that came for the driver while it was polled.
@@ -125,7 +166,7 @@ struct State {
     /// The leg is gone, and the handler lives only to end an effect that it has begun.
     cancelled: bool,
     /// How many effects are under way.
-    effects: usize,
+    effects: u32,
     /// The driver is gone: no leg will ever have it.
     closed: bool,
     /// Whether the driver is polling just now, and will look at what is open when it is done.
@@ -137,33 +178,59 @@ struct State {
 }
 
 impl State {
-    fn link(&self) -> Option<&Link> {
-        if let Way::Open(link) = &self.way { Some(link) } else { None }
+    /// From here on the client is reached this way, or not at all.
+    fn set_link(&mut self, link: Option<Box<Link>>) {
+        (self.link, self.unlinked) = (link, false);
     }
 
-    fn number(&mut self) -> u64 {
+    fn number(&mut self) -> u32 {
         self.next_number += 1;
         self.next_number
+    }
+
+    /// Leaves an answer for what waits for it, which is to be woken.
+    fn answer(&mut self, open: Open, received: Result<Received, FlowError>) -> Option<Waker> {
+        let next = self.answered.take();
+        self.answered = Some(Box::new(Answered { id: open.id, received, next }));
+        open.waker
+    }
+
+    /// Takes the answer to this question, if there is one.
+    fn take_answer(&mut self, id: u32) -> Option<Result<Received, FlowError>> {
+        let mut place = &mut self.answered;
+        while place.as_ref()?.id != id {
+            place = &mut place.as_mut()?.next;
+        }
+        let Answered { received, next, .. } = *place.take()?;
+        *place = next;
+        Some(received)
+    }
+
+    /// Takes out a question that has no answer yet.
+    fn take_open(&mut self, id: u32) -> Option<Open> {
+        let place = self.open.iter().position(|open| open.id == id)?;
+        Some(self.open.remove(place))
     }
 }
 
 /// A question that has no answer yet.
 struct Open {
-    id: u64,
-    question: Question,
+    id: u32,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     asked: bool,
-    /// What it takes to send it again, should no answer come.
-    sent: Option<Sent>,
-    answer: oneshot::Sender<Result<Received, FlowError>>,
+    question: Question,
+    /// What it takes to send it again, should no answer come. It waits for long, and is kept as what takes little memory: the message
+    /// of a form, and anything else as JSON text.
+    sent: Option<Arc<str>>,
+    /// What waits for its answer.
+    waker: Option<Waker>,
 }
 
-/// A request that was sent. It waits for long, and is kept as what takes little memory.
-enum Sent {
-    /// A form is made anew, with this message.
-    Form(MakeForm, Box<str>),
-    /// Anything else is text.
-    Text(Box<str>),
+/// An answer that was not taken yet, and the one that came before it.
+struct Answered {
+    id: u32,
+    received: Result<Received, FlowError>,
+    next: Option<Box<Answered>>,
 }
 
 impl Open {
@@ -172,44 +239,44 @@ impl Open {
         self.asked = true;
         let mut request = *self.question.request.take()?;
         self.sent = match (self.question.form, &request) {
-            (Some(form), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
-                Some(Sent::Form(form, message.as_str().into()))
+            (Some(_), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
+                let question = &self.question.message;
+                Some(if **question == **message { question.clone() } else { message.as_str().into() })
             }
             _ => {
+                self.question.form = None;
                 order::say_fields(&mut request);
-                serde_json::to_string(&request).ok().map(|text| Sent::Text(text.into()))
+                serde_json::to_string(&request).ok().map(Arc::from)
             }
         };
-        Some((self.question.key.clone(), request))
+        Some((self.question.key.to_string(), request))
     }
 
     /// What is counted for it while it waits.
     fn bytes(&self) -> usize {
-        let sent = match &self.sent {
-            Some(Sent::Form(_, text) | Sent::Text(text)) => text.len(),
-            None => 0,
-        };
-        size_of::<Self>() + self.question.key.len() + self.question.message.len() + sent
+        let Question { key, message, .. } = &self.question;
+        let sent = self.sent.as_ref().filter(|sent| !Arc::ptr_eq(sent, message));
+        size_of::<Self>() + key.len() + message.len() + sent.map_or(0, |sent| sent.len())
     }
 
-    /// What the journal of a durable handler says of it, which does not stay here while it waits.
-    fn waiting(&mut self) -> Option<Waiting> {
-        let Question { key, digest, message, until, .. } = &mut self.question;
-        let (key, text) = (key.clone(), std::mem::take(message).into());
+    /// What the journal of a durable handler says of it.
+    fn waiting(&self) -> Option<Waiting> {
+        let Question { key, digest, message, until, .. } = &self.question;
+        let (key, text) = (key.to_string(), message.to_string().into());
         Some(Waiting { key, question: (*digest)?, text, until: *until })
     }
 
     /// It was sent, and no answer came: it is to be sent again.
     fn take_back(&mut self) -> Result<(), FlowError> {
         let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
-        self.question.request = match self.sent.take() {
-            Some(Sent::Form(form, message)) => Some(Box::new(form(&self.question.key)?.request(message.into()))),
-            Some(Sent::Text(text)) => {
+        self.question.request = match (self.question.form, self.sent.take()) {
+            (Some(form), Some(message)) => Some(Box::new(form(&self.question.key)?.request(message.to_string()))),
+            (None, Some(text)) => {
                 let mut request = serde_json::from_str(&text).map_err(unreadable)?;
                 order::restore_fields(&mut request);
                 Some(Box::new(request))
             }
-            None => return Ok(()),
+            (_, None) => return Ok(()),
         };
         Ok(())
     }
@@ -217,7 +284,7 @@ impl Open {
 
 /// A question, ready to be asked.
 pub(crate) struct Question {
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     pub(crate) kind: Kind,
     /// What is to be sent; nothing for a checkpoint, which only comes back.
     pub(crate) request: Option<Box<InputRequest>>,
@@ -225,7 +292,7 @@ pub(crate) struct Question {
     pub(crate) form: Option<MakeForm>,
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
-    pub(crate) message: String,
+    pub(crate) message: Arc<str>,
     /// Until when this question may wait, if not as long as any.
     pub(crate) until: Option<Timestamp>,
 }
@@ -284,7 +351,7 @@ impl Times {
         let time = |open: &Open| open.question.until.map_or(default, |until| until.since(now));
         let patience = open.iter().map(time).max().unwrap_or(default);
         let less = open.iter().filter(|open| time(open) < patience);
-        let less = less.map(|open| (open.question.key.clone(), time(open)));
+        let less = less.map(|open| (open.question.key.to_string(), time(open)));
         Self { lifetime: default.max(patience), patience, less: less.collect() }
     }
 }
@@ -306,12 +373,14 @@ impl Frame {
 
     pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Option<Link>) -> Arc<Self> {
         let state = State {
-            way: link.map_or(Way::Unasked, |link| Way::Open(Box::new(link))),
+            unlinked: link.is_none(),
+            link: link.map(Box::new),
             peer,
             open: Vec::new(),
+            answered: None,
             next_number: 0,
             awaited: None,
-            waits_since: None,
+            waits_since: Timestamp::from_millis(0),
             parked: None,
             wanted: None,
             aborted: false,
@@ -329,9 +398,9 @@ impl Frame {
             method: call.method,
             target: call.target.into(),
             arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()).map(String::into_boxed_str),
-            answers: Mutex::new(call.answers),
+            answers: Mutex::new(call.answers.map(Box::new)),
             declared: Mutex::default(),
-            onces: call.onces,
+            onces: call.onces.into(),
             principal: call.principal,
             context_bytes: call.context_bytes,
             views: AtomicU32::new(0),
@@ -343,8 +412,22 @@ impl Frame {
     }
 
     /// The answers that the handler may look at.
-    pub(crate) fn answers(&self) -> MutexGuard<'_, Answers> {
+    pub(crate) fn answers(&self) -> AnswersGuard<'_> {
+        let mut answers = self.lock_answers();
+        answers.get_or_insert_default();
+        AnswersGuard(answers)
+    }
+
+    fn lock_answers(&self) -> MutexGuard<'_, Option<Box<Answers>>> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the answers that came uninvited.
+    fn forget_unsolicited(&self) {
+        let mut answers = self.lock_answers();
+        if answers.as_mut().is_some_and(|answers| answers.forget_unsolicited()) {
+            *answers = None;
+        }
     }
 
     /// Ends the leg in the handler's place, whose own code is not run.
@@ -373,31 +456,30 @@ impl Frame {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a question. Its answer comes through the receiver; a receiver whose sender is gone means that the flow ended.
-    pub(crate) fn open(&self, mut question: Question, key_is_default: bool) -> Result<Opened<'_>, FlowError> {
+    /// Opens a question. What this gives becomes its answer.
+    pub(crate) fn open(self: &Arc<Self>, mut question: Question, key_is_default: bool) -> Result<Opened, FlowError> {
         let mut state = self.state();
         if state.ended {
             return Err(FlowError::FlowEnded);
         }
-        let taken = |state: &State, key: &str| state.open.iter().any(|open| open.question.key == key);
+        let taken = |state: &State, key: &str| state.open.iter().any(|open| *open.question.key == *key);
         if taken(&state, &question.key) {
             if !key_is_default {
-                return Err(FlowError::DuplicateKey { key: question.key });
+                return Err(FlowError::DuplicateKey { key: question.key.to_string() });
             }
             let free = (2..).map(|n| format!("{}_{n}", question.key)).find(|key| !taken(&state, key));
-            question.key = free.unwrap_or_default();
+            question.key = free.unwrap_or_default().into();
             // Its field has the name of the key that it was made of.
             question.form = None;
         }
-        let (answer, answered) = oneshot::channel();
         let id = state.number();
         // Most handlers have one question open, and wait with it for long.
         state.open.reserve_exact(1);
-        state.open.push(Open { id, question, asked: false, sent: None, answer });
+        state.open.push(Open { id, asked: false, question, sent: None, waker: None });
         if !state.polling {
             wake(state);
         }
-        Ok(Opened { frame: self, id, answered })
+        Ok(Opened { frame: self.clone(), id })
     }
 
     /// A name that no other question has.
@@ -407,14 +489,14 @@ impl Frame {
 
     /// The client of the leg in flight.
     pub(crate) fn link(&self) -> Option<Link> {
-        self.state().link().cloned()
+        self.state().link.as_deref().cloned()
     }
 
     /// Lets the handler reach the client of the leg that it was called in.
     pub(crate) fn reach(&self, context: &RequestContext<RoleServer>) {
         let mut state = self.state();
-        if let Way::Unasked = state.way {
-            state.way = Way::Open(Box::new(Link::of(context)));
+        if state.unlinked {
+            state.set_link(Some(Box::new(Link::of(context))));
         }
     }
 
@@ -427,7 +509,7 @@ impl Frame {
     pub(crate) async fn resume(&self, round: u32) -> Option<Box<Driver>> {
         let coming = {
             let mut state = self.state();
-            if state.closed || state.awaited.take_if(|awaited| *awaited == round).is_none() {
+            if state.closed || state.awaited.take_if(|awaited| awaited.get() == round).is_none() {
                 return None;
             }
             if let Some(driver) = state.parked.take() {
@@ -474,10 +556,11 @@ impl Frame {
     fn end(&self) {
         let mut state = self.state();
         state.ended = true;
-        state.way = Way::Closed;
+        state.set_link(None);
         let (open, outlived) = (std::mem::take(&mut state.open), std::mem::take(&mut state.outlived));
         drop(state);
-        drop((open, outlived));
+        drop(outlived);
+        open.into_iter().filter_map(|open| open.waker).for_each(Waker::wake);
     }
 
     /// A leg that waits for the driver learns that it will not come. Whether the handler is in the middle of an effect.
@@ -505,7 +588,7 @@ impl Frame {
     /// Since when it waits for a leg, if it does.
     pub(super) fn waits_since(&self) -> Option<Timestamp> {
         let state = self.state();
-        state.waits_since.filter(|_| state.awaited.is_some())
+        state.awaited.map(|_| state.waits_since)
     }
 
     /// What is counted for it while it waits, beside its driver.
@@ -513,7 +596,8 @@ impl Frame {
         let questions: usize = self.state().open.iter().map(Open::bytes).sum();
         let texts = self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
-        size_of::<Self>() + questions + texts + context + self.answers().bytes() + self.onces.bytes()
+        let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
+        size_of::<Self>() + questions + texts + context + answers + self.onces.get().map_or(0, Onces::bytes)
     }
 
     /// What is done when the handler asks a client of the legacy era.
@@ -566,33 +650,43 @@ impl Drop for Effect {
 }
 
 /// A question that was opened. It is ready with its answer, and is withdrawn when this is dropped.
-pub(crate) struct Opened<'a> {
-    frame: &'a Frame,
-    id: u64,
-    answered: oneshot::Receiver<Result<Received, FlowError>>,
+pub(crate) struct Opened {
+    frame: Arc<Frame>,
+    id: u32,
 }
 
-impl Future for Opened<'_> {
+impl Future for Opened {
     type Output = Result<Received, FlowError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answered = Pin::new(&mut self.answered).poll(cx);
-        answered.map(|answered| answered.unwrap_or(Err(FlowError::FlowEnded)))
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.frame.state();
+        if let Some(received) = state.take_answer(self.id) {
+            return Poll::Ready(received);
+        }
+        let Some(open) = state.open.iter_mut().find(|open| open.id == self.id) else {
+            return Poll::Ready(Err(FlowError::FlowEnded));
+        };
+        let same = open.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let old = if same { None } else { open.waker.replace(cx.waker().clone()) };
+        // A task may be dropped with it, and whatever that has.
+        drop(state);
+        drop(old);
+        Poll::Pending
     }
 }
 
-impl Drop for Opened<'_> {
+impl Drop for Opened {
     fn drop(&mut self) {
         let mut state = self.frame.state();
-        let place = state.open.iter().position(|open| open.id == self.id);
-        let withdrawn = place.map(|place| state.open.remove(place));
+        let withdrawn = state.take_open(self.id);
+        let untaken = state.take_answer(self.id);
         // A push that is under way is dropped by the driver.
         if state.polling || withdrawn.is_none() {
             drop(state);
         } else {
             wake(state);
         }
-        drop(withdrawn);
+        drop((withdrawn, untaken));
     }
 }
 
@@ -609,7 +703,7 @@ pub(crate) struct Driver {
     in_flight: bool,
     round: u32,
     /// Questions that are being pushed, by their id.
-    pushes: Vec<(u64, BoxFuture<'static, Result<Received, FlowError>>)>,
+    pushes: Vec<(u32, BoxFuture<'static, Result<Received, FlowError>>)>,
     /// The frame's place among those that wait.
     slot: Option<Slot>,
     /// When the flow's time is over; none before the handler waits for the first time.
@@ -697,30 +791,24 @@ impl Driver {
         self.in_flight = true;
         let mut state = self.frame.state();
         state.peer = peer;
-        state.way = link.map_or(Way::Closed, Way::Open);
-        let mut answered = Vec::new();
-        let still_open = std::mem::take(&mut state.open).into_iter().filter_map(|mut open| {
+        state.set_link(link);
+        let mut wakers = Vec::new();
+        for mut open in std::mem::take(&mut state.open) {
             let asked = std::mem::take(&mut open.asked);
-            match answers.remove(&open.question.key).filter(|_| asked) {
-                Some(raw) => {
-                    answered.push((open.answer, Ok(Received::read(open.question.kind, Cow::Owned(raw)))));
-                    None
-                }
+            let received = match answers.remove(&*open.question.key).filter(|_| asked) {
+                Some(raw) => Ok(Received::read(open.question.kind, Cow::Owned(raw))),
                 None => match open.take_back() {
-                    Ok(()) => Some(open),
-                    Err(error) => {
-                        answered.push((open.answer, Err(error)));
-                        None
+                    Ok(()) => {
+                        state.open.push(open);
+                        continue;
                     }
+                    Err(error) => Err(error),
                 },
-            }
-        });
-        let still_open = still_open.collect();
-        state.open = still_open;
-        drop(state);
-        for (answer, received) in answered {
-            let _ = answer.send(received);
+            };
+            wakers.extend(state.answer(open, received));
         }
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether the flow's time is over, for a leg whose handler does not come to something at once.
@@ -788,13 +876,13 @@ impl Driver {
         }
     }
 
-    fn answer(&self, id: u64, received: Result<Received, FlowError>) {
+    fn answer(&self, id: u32, received: Result<Received, FlowError>) {
         let mut state = self.frame.state();
-        let place = state.open.iter().position(|open| open.id == id);
-        let open = place.map(|place| state.open.remove(place));
+        let Some(open) = state.take_open(id) else { return };
+        let waker = state.answer(open, received);
         drop(state);
-        if let Some(open) = open {
-            let _ = open.answer.send(received);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -841,14 +929,14 @@ impl Driver {
                 let now = self.frame.core.now();
                 let times = Times::of(open, self.frame.core.round_lifetime, now);
                 let sent = |open: &&Open| open.question.request.is_some();
-                let order = order::of_keys(open.iter().filter(sent).map(|open| open.question.key.as_str()));
+                let order = order::of_keys(open.iter().filter(sent).map(|open| &*open.question.key));
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
                 requests.extend(open.iter_mut().filter_map(Open::send));
-                let waiting = open.iter_mut().filter_map(Open::waiting).collect();
-                state.way = Way::Closed;
-                state.awaited = Some(number);
-                state.waits_since = Some(now);
+                let waiting = open.iter().filter_map(Open::waiting).collect();
+                state.set_link(None);
+                state.awaited = NonZeroU32::new(number);
+                state.waits_since = now;
                 Looked::Asked(Round { number, requests, order, waiting, times })
             }
         }
@@ -872,10 +960,10 @@ impl Driver {
         let frame = self.frame.clone();
         let core = &frame.core;
         let state = frame.state();
-        let is_open = |id: u64| state.open.iter().any(|open| open.id == id);
+        let is_open = |id: u32| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
-        let (link, asks) = (state.link().cloned(), state.open.len());
+        let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
         drop(state);
         drop(withdrawn);
         let (Some(link), Some(first)) = (link, first) else { return Looked::Nothing };
@@ -897,7 +985,7 @@ impl Driver {
                 message: message.clone(),
             };
             self.pushes.push((open.id, Box::pin(push.send(core.clock.clone()))));
-            pushed.push(key.clone());
+            pushed.push(key.to_string());
         }
         drop(state);
         for key in &pushed {
@@ -934,7 +1022,7 @@ impl Driver {
     /// Takes a place among the handlers that wait, if there is one left, with room for what is kept of this one.
     pub(crate) fn take_place(&mut self) -> Result<(), FlowError> {
         // They were there for the leg that they came with.
-        self.frame.answers().forget_unsolicited();
+        self.frame.forget_unsolicited();
         let bytes = self.bytes();
         match &mut self.slot {
             Some(slot) => slot.resize(bytes),

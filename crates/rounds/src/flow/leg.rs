@@ -129,7 +129,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let mut given = Box::new((request, context));
     let mut leg = Leg::new(core, &given);
     leg.of(RoundId::new(core.new_flow(), 0));
-    let view = leg.view(handler, Answers::default(), Onces::default(), None, true, &given);
+    let view = leg.view(handler, None, None, None, true, &given);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
     view.put(&mut given.1);
     let handler = handler.clone();
@@ -299,7 +299,8 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, Stop> {
         let deadline = self.core.now() + self.core.flow_deadline;
         *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
-        let view = self.view(handler, Answers::unsolicited(sent), Onces::default(), None, false, &given);
+        let answers = (!sent.is_empty()).then(|| Answers::unsolicited(sent));
+        let view = self.view(handler, answers, None, None, false, &given);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, given, view, None, deadline).await?;
         // An unknown round is free: a question whose token carries everything needs no record before its answer arrives.
@@ -342,14 +343,14 @@ impl<'a> Leg<'a> {
             Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
                 let onces = Onces::of(kept.onces, answered);
-                let view = self.view(handler, answers, onces, kept.state.clone(), true, &given);
+                let view = self.view(handler, Some(answers), Some(onces), kept.state.clone(), true, &given);
                 *given.0.answers() = Some(without_refused_content(sent));
                 *given.0.state() = kept.state;
                 view
             }
             Again::Journal(pages) => {
                 let onces = Onces::of(vec![], answered);
-                let view = self.view(handler, Answers::default(), onces, None, true, &given);
+                let view = self.view(handler, None, Some(onces), None, true, &given);
                 let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
                 // A frame is made for this leg, so nobody has set it before.
                 let _ = view.frame.journal.set(Box::new(journal));
@@ -462,8 +463,8 @@ impl<'a> Leg<'a> {
     fn view<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        answers: Answers,
-        onces: Onces,
+        answers: Option<Answers>,
+        onces: Option<Onces>,
         state: Option<String>,
         solicited: bool,
         (request, context): &(X, RequestContext<RoleServer>),
@@ -739,7 +740,7 @@ impl<'a> Leg<'a> {
         {
             return Err(FlowError::DuplicateKey { key: key.clone() });
         }
-        if let Some(error) = frame.onces.cannot_ask().filter(|_| resume.is_none()) {
+        if let Some(error) = frame.onces.get().and_then(Onces::cannot_ask).filter(|_| resume.is_none()) {
             return Err(error);
         }
         let asked = self.peer.admit(&requests)?;
@@ -759,7 +760,8 @@ impl<'a> Leg<'a> {
             resume: resume.unwrap_or_else(|| {
                 let answers = frame.answers();
                 let settled = answers.settled(&asked);
-                Resume::of(Kept { settled, onces: frame.onces.recorded(), state: kept }, answers.posing())
+                let onces = frame.onces.get().map(Onces::recorded).unwrap_or_default();
+                Resume::of(Kept { settled, onces, state: kept }, answers.posing())
             }),
             asked,
         };

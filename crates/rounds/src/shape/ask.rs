@@ -1,6 +1,14 @@
 //! Linear: the handler asks, waits, and goes on where it stopped.
 
-use std::{marker::PhantomData, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    marker::PhantomData,
+    ops::ControlFlow,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use rmcp::{
     ErrorData, Peer, RoleServer,
@@ -16,7 +24,7 @@ use crate::{
     clock::{BoxFuture, Timestamp},
     error::FlowError,
     flow::{
-        frame::{Frame, Question},
+        frame::{Frame, Opened, Question},
         view::View,
     },
     form::{Form, FormType, MakeForm},
@@ -48,11 +56,12 @@ pub enum Answer<T> {
 
 impl<T> Answer<T> {
     /// The accepted value, or what a refusal stands for, or the refusal as an error.
-    pub(super) fn into_value(self, refused: Option<T>, question: String) -> Result<T, FlowError> {
+    pub(super) fn into_value(self, refused: Option<T>, question: &str) -> Result<T, FlowError> {
+        let question = || question.to_owned();
         match (self, refused) {
             (Self::Accepted(value), _) | (_, Some(value)) => Ok(value),
-            (Self::Declined, None) => Err(FlowError::Declined { question }),
-            (Self::Cancelled, None) => Err(FlowError::Cancelled { question }),
+            (Self::Declined, None) => Err(FlowError::Declined { question: question() }),
+            (Self::Cancelled, None) => Err(FlowError::Cancelled { question: question() }),
         }
     }
 }
@@ -72,16 +81,15 @@ impl Ask {
     /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
     /// after the question's key.
     pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
-        self.asking(Query::form(), message)
+        let how = const { &How::form(Form::default_key::<T>) };
+        self.asking(Query { how, request: None, refused: None }, message)
     }
 
     /// Asks for a yes. Awaited, it is true only when the person agreed and said yes; a no, a decline and a dismissal are all
     /// false. [`Asking::answer`] tells them apart.
     pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
-        let mut query = Query::<bool>::form();
-        query.default_key = || "confirm".to_owned();
-        query.refused = Some(false);
-        self.asking(query, message)
+        let how = const { &How::form(|| "confirm".to_owned()) };
+        self.asking(Query { how, request: None, refused: Some(false) }, message)
     }
 
     /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
@@ -96,16 +104,14 @@ impl Ask {
                 elicitation_id: name(),
             })))
         };
-        let query = Query {
+        let how = &How {
             kind: Kind::Url,
             form: None,
             default_key: || "url".to_owned(),
-            request: Box::new(request),
             read: |_, _| Ok(()),
             read_text: |_, _| Ok(()),
-            refused: None,
         };
-        self.asking(query, message)
+        self.asking(Query { how, request: Some(Box::new(request)), refused: None }, message)
     }
 
     /// Asks the client's model.
@@ -115,15 +121,14 @@ impl Ask {
         let sample = move |_, _: &str, _: &dyn Fn() -> String| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
-        let query = Query {
+        let how = &How {
             kind: Kind::Sample,
             form: None,
             default_key: || "sample".to_owned(),
-            request: Box::new(sample),
             read: |_, result| from_json(result),
             read_text: |_, result| from_text(result),
-            refused: None,
         };
+        let query = Query { how, request: Some(Box::new(sample)), refused: None };
         self.asking(query, "a question to the client's model")
     }
 
@@ -133,20 +138,19 @@ impl Ask {
     pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
         let roots =
             |_, _: &str, _: &dyn Fn() -> String| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
-        let query = Query {
+        let how = &How {
             kind: Kind::Roots,
             form: None,
             default_key: || "roots".to_owned(),
-            request: Box::new(roots),
             read: |_, result| from_json(result),
             read_text: |_, result| from_text(result),
-            refused: None,
         };
-        self.asking(query, "the client's roots")
+        self.asking(Query { how, request: Some(Box::new(roots)), refused: None }, "the client's roots")
     }
 
-    fn asking<T>(&self, query: Query<T>, message: impl Into<String>) -> Asking<T> {
-        Asking { ask: self.clone(), query, message: message.into(), key: None, within: None, otherwise: None }
+    fn asking<T: 'static>(&self, query: Query<T>, message: impl Into<String>) -> Asking<T> {
+        let message = message.into().into();
+        Asking { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
     }
 
     /// Which protocol the client speaks. Both can be asked; how is not the handler's concern.
@@ -221,11 +225,11 @@ impl Ask {
 /// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
 /// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
 #[must_use = "a question is asked when it is awaited"]
-pub struct Asking<T> {
+pub struct Asking<T: 'static> {
     pub(super) ask: Ask,
     pub(super) query: Query<T>,
-    pub(super) message: String,
-    pub(super) key: Option<String>,
+    pub(super) message: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
     pub(super) within: Option<Within>,
     pub(super) otherwise: Option<Otherwise<T>>,
 }
@@ -234,45 +238,62 @@ pub struct Asking<T> {
 pub(super) type MakeRequest =
     Box<dyn Fn(String, &str, &dyn Fn() -> String) -> Result<InputRequest, FlowError> + Send + Sync>;
 
-/// What kind of question it is, and how its answer is read.
-pub(super) struct Query<T> {
-    pub(super) kind: Kind,
-    /// The form under a key, of a question that is one.
-    pub(super) form: Option<MakeForm>,
-    pub(super) default_key: fn() -> String,
-    pub(super) request: MakeRequest,
-    pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
-    /// The same for an answer as JSON text.
-    pub(super) read_text: fn(&str, &str) -> Result<T, Problem>,
+/// A kind of question, and this one as far as it is not like the others.
+pub(super) struct Query<T: 'static> {
+    pub(super) how: &'static How<T>,
+    /// How the request is made of a question that is not a form.
+    pub(super) request: Option<MakeRequest>,
     /// What a refusal stands for, where it stands for a value.
     pub(super) refused: Option<T>,
 }
 
-impl<T> Query<T> {
+/// What kind of question it is, and how its answer is read: the same for all questions of a kind and a type, and so in one place.
+pub(super) struct How<T> {
+    pub(super) kind: Kind,
+    /// The form under a key, of a question that is one.
+    pub(super) form: Option<MakeForm>,
+    pub(super) default_key: fn() -> String,
+    pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
+    /// The same for an answer as JSON text.
+    pub(super) read_text: fn(&str, &str) -> Result<T, Problem>,
+}
+
+impl<T: 'static> Query<T> {
+    /// What is sent, with these words.
+    pub(super) fn request(
+        &self,
+        words: String,
+        key: &str,
+        name: &dyn Fn() -> String,
+    ) -> Result<InputRequest, FlowError> {
+        match (&self.request, self.how.form) {
+            (Some(request), _) => request(words, key, name),
+            (None, Some(form)) => Ok(form(key)?.request(words)),
+            (None, None) => Err(FlowError::NothingAsked),
+        }
+    }
+
     /// By what the question is known again. Without the flow's name: a journal belongs to its flow anyhow, and a saved one can
     /// be replayed in another.
     pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
-        match self.form {
+        match self.how.form {
             Some(form) => Ok(form(key)?.fingerprint(message)),
-            None => Ok(of_question(&(self.request)(message.to_owned(), key, &|| key.to_owned())?)),
+            None => Ok(of_question(&self.request(message.to_owned(), key, &|| key.to_owned())?)),
         }
     }
 }
 
-impl<T: FormType> Query<T> {
-    fn form() -> Self {
-        let request = |message, key: &str, _: &dyn Fn() -> String| Ok(Form::of::<T>(key)?.request(message));
+impl<T: FormType> How<T> {
+    const fn form(default_key: fn() -> String) -> Self {
         Self {
             kind: Kind::Form,
             form: Some(|key| Form::of::<T>(key)),
-            default_key: Form::default_key::<T>,
-            request: Box::new(request),
+            default_key,
             read: read_form,
             read_text: |key, json| {
                 let form = Form::of::<T>(key).map_err(|unaskable| Problem::whole(unaskable.to_string()))?;
                 form.read_text(json)
             },
-            refused: None,
         }
     }
 }
@@ -308,7 +329,7 @@ impl<T: Send + 'static> Asking<T> {
     /// When another open question has the default already, a number is appended to the key; a key that is given twice is
     /// [`FlowError::DuplicateKey`].
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.key = Some(key.into().into());
         self
     }
 
@@ -364,58 +385,68 @@ impl<T: Send + 'static> Asking<T> {
             // In a box, as a handler that is kept while it waits does not come by here.
             return Box::pin(self.answer_within(&operation, question)).await;
         }
-        let frame = &self.ask.frame;
+        let core = &self.ask.frame.core;
+        let until = Within::begun(&mut self.within, || core.now());
+        let mut patience = until.map(|until| core.clock.sleep(until.since(core.now())));
         let key_is_default = self.key.is_none();
-        let key = &*self.key.get_or_insert_with(self.query.default_key);
-        let until = Within::begun(&mut self.within, || frame.core.now());
-        let mut patience = until.map(|until| frame.core.clock.sleep(until.since(frame.core.now())));
+        let mut opened = self.open(self.message.to_string(), key_is_default)?;
         let mut asked = 0;
-        let mut words = self.message.clone();
         loop {
-            let question = Question {
-                kind: self.query.kind,
-                request: Some(Box::new((self.query.request)(words, key, &|| frame.new_name())?)),
-                form: self.query.form,
-                digest: None,
-                key: key.clone(),
-                message: self.message.clone(),
-                until: Within::begun(&mut self.within, || frame.core.now()),
-            };
-            let opened = frame.open(question, key_is_default)?;
-            let received = tokio::select! {
-                biased;
-                received = opened => received,
-                () = over(&mut patience) => Err(FlowError::NotInTime { question: self.message.clone() }),
-            };
+            let received = poll_fn(|cx| match Pin::new(&mut opened).poll(cx) {
+                Poll::Pending if is_over(&mut patience, cx) => {
+                    Poll::Ready(Err(FlowError::NotInTime { question: self.message.to_string() }))
+                }
+                received => received,
+            })
+            .await;
             let problem = match received {
                 Ok(Received::Declined) => return Ok(Answer::Declined),
                 Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
                 Ok(Received::Malformed(problem)) => problem,
-                Ok(Received::Accepted(content)) => match (self.query.read)(key, &content) {
+                Ok(Received::Accepted(content)) => match (self.query.how.read)(self.settled_key(), &content) {
                     Ok(value) => return Ok(Answer::Accepted(value)),
                     Err(problem) => problem,
                 },
                 Err(error) => {
-                    let otherwise = self.otherwise.take();
-                    let instead = Otherwise::instead(otherwise, error, &self.ask, self.query.read, key, &self.message);
+                    let (otherwise, read) = (self.otherwise.take(), self.query.how.read);
+                    let instead =
+                        Otherwise::instead(otherwise, error, &self.ask, read, self.settled_key(), &self.message);
                     return instead.map(Answer::Accepted);
                 }
             };
-            if asked == frame.core.limits.reasks {
-                return Err(FlowError::Invalid { question: self.message.clone(), problem });
+            if asked == self.ask.frame.core.limits.reasks {
+                return Err(FlowError::Invalid { question: self.message.to_string(), problem });
             }
             asked += 1;
-            words = problem.noted(&self.message);
+            opened = self.open(problem.noted(&self.message), key_is_default)?;
         }
+    }
+
+    /// Opens the question, with these words. Not within the future that waits, which would have room for what is made here.
+    fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
+        let Self { ask: Ask { frame }, query, message, within, .. } = self;
+        let key = self.key.get_or_insert_with(|| (query.how.default_key)().into());
+        let question = Question {
+            kind: query.how.kind,
+            request: Some(Box::new(query.request(words, key, &|| frame.new_name())?)),
+            form: query.how.form,
+            digest: None,
+            key: key.clone(),
+            message: message.clone(),
+            until: Within::begun(within, || frame.core.now()),
+        };
+        frame.open(question, key_is_default)
+    }
+
+    /// The key that it was asked under.
+    fn settled_key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
     }
 }
 
-/// Becomes ready when a question's own time is over; a question without one has all the time that its round has.
-async fn over(patience: &mut Option<BoxFuture<'static, ()>>) {
-    match patience {
-        Some(time) => time.await,
-        None => std::future::pending().await,
-    }
+/// Whether a question's own time is over; a question without one has all the time that its round has.
+fn is_over(patience: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
+    patience.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_ready())
 }
 
 impl<T> Otherwise<T> {
@@ -454,12 +485,12 @@ impl<T: Send + 'static> IntoFuture for Asking<T> {
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let answer = self.asked().await?;
-            answer.into_value(self.query.refused, self.message)
+            answer.into_value(self.query.refused, &self.message)
         })
     }
 }
 
-impl<T> std::fmt::Debug for Asking<T> {
+impl<T: 'static> std::fmt::Debug for Asking<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let type_ = PhantomData::<T>;
         f.debug_struct("Asking").field("message", &self.message).field("type", &type_).finish_non_exhaustive()

@@ -17,7 +17,7 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::{Answer, Ask, Asking, Otherwise, Query, Within};
+use super::ask::{Answer, Ask, Asking, How, Otherwise, Within};
 use crate::{
     answer::Received,
     check::Problem,
@@ -239,7 +239,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         let frame = &self.view.frame;
         // A client of the legacy era has nothing to come back with, and its call is one leg.
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
-            let (key, message) = ("checkpoint".to_owned(), String::new());
+            let (key, message) = ("checkpoint".into(), "".into());
             let question =
                 Question { key, kind: Kind::Form, request: None, form: None, digest: None, message, until: None };
             frame.open(question, true)?.await?;
@@ -408,7 +408,7 @@ together!(a: A, b: B, c: C, d: D);
 impl<T: Send + 'static> Asking<T> {
     /// Settles on a key that none of those asked together has.
     fn name_apart(&mut self, keys: &mut Vec<String>) {
-        let wanted = self.key.clone().unwrap_or_else(self.query.default_key);
+        let wanted = self.key.as_deref().map_or_else(self.query.how.default_key, str::to_owned);
         let mut key = wanted.clone();
         for n in 2.. {
             if !keys.contains(&key) {
@@ -417,14 +417,14 @@ impl<T: Send + 'static> Asking<T> {
             key = format!("{wanted}_{n}");
         }
         keys.push(key.clone());
-        self.key = Some(key);
+        self.key = Some(key.into());
     }
 
     async fn value_within(mut self, operation: &Operation<'_>) -> Result<T, FlowError> {
-        let key = self.key.get_or_insert_with(self.query.default_key);
+        let key = self.key.get_or_insert_with(|| (self.query.how.default_key)().into());
         let question = self.query.fingerprint(&self.message, key)?;
         let answer = self.answer_within(operation, question).await?;
-        answer.into_value(self.query.refused, self.message)
+        answer.into_value(self.query.refused, &self.message)
     }
 
     /// The answer of an earlier leg, where the journal has it next. Otherwise an operation begins, for this question.
@@ -432,12 +432,12 @@ impl<T: Send + 'static> Asking<T> {
         &mut self,
         journal: &'a Journal,
     ) -> Result<ControlFlow<Answer<T>, (Operation<'a>, Fingerprint)>, FlowError> {
-        let key = &*self.key.get_or_insert_with(self.query.default_key);
+        let key = &*self.key.get_or_insert_with(|| (self.query.how.default_key)().into());
         let question = self.query.fingerprint(&self.message, key);
         if let Ok(question) = question
             && let Some(answer) = journal.recall(key, question)
         {
-            return recall(key, answer, self.query.read_text).map(ControlFlow::Break);
+            return recall(key, answer, self.query.how.read_text).map(ControlFlow::Break);
         }
         let operation = journal.begin()?;
         Ok(ControlFlow::Continue((operation, question?)))
@@ -451,15 +451,14 @@ impl<T: Send + 'static> Asking<T> {
         digest: Fingerprint,
     ) -> Result<Answer<T>, FlowError> {
         let Self { ask, query, message, key, within, otherwise } = self;
-        let key = key.take().unwrap_or_else(query.default_key);
-        let Query { kind, form, request, read, read_text, .. } = query;
-        let (kind, read) = (*kind, *read);
+        let How { kind, form, default_key, read, read_text } = *query.how;
+        let key = key.take().map_or_else(default_key, |key| key.to_string());
         let wanted = Entry::Answer { key, question: digest, answer: Settled::Declined };
         let key = wanted.key().unwrap_or_default();
         let instead =
             |otherwise, error| Otherwise::instead(otherwise, error, ask, read, key, message).map(Answer::Accepted);
         let cannot = || FlowError::MissingCapability { required: Box::new(required(kind, false)) };
-        let late = || FlowError::NotInTime { question: message.clone() };
+        let late = || FlowError::NotInTime { question: message.to_string() };
         let mut misfits = 0;
         let mut reworded = None;
         loop {
@@ -467,7 +466,7 @@ impl<T: Send + 'static> Asking<T> {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
                 Some(Entry::Unasked { .. }) => return instead(otherwise.take(), cannot()),
                 Some(Entry::Late { .. }) => return instead(otherwise.take(), late()),
-                Some(Entry::Answer { answer, .. }) => return recall(key, answer, *read_text),
+                Some(Entry::Answer { answer, .. }) => return recall(key, answer, read_text),
                 _ => {
                     let reached = operation.reach(key, digest);
                     if let Some(until) = reached.as_ref().and_then(|reached| reached.until) {
@@ -478,15 +477,15 @@ impl<T: Send + 'static> Asking<T> {
                         Some(Reached { answer: Some(received), .. }) => Ok(received),
                         _ => {
                             operation.reserve(&wanted)?;
-                            let words = reworded.take().unwrap_or_else(|| message.clone());
+                            let words = reworded.take().unwrap_or_else(|| message.to_string());
                             // The same on every leg, and another for another page.
                             let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);
-                            let request = request(words, key, &name)?;
+                            let request = query.request(words, key, &name)?;
                             let question = Question {
-                                key: key.to_owned(),
+                                key: key.into(),
                                 kind,
                                 request: Some(Box::new(request)),
-                                form: *form,
+                                form,
                                 digest: Some(digest),
                                 message: message.clone(),
                                 until: Within::begun(within, || ask.frame.core.now()),
@@ -530,7 +529,7 @@ impl<T: Send + 'static> Asking<T> {
             };
             let problem = Problem::whole(problem);
             if misfits == ask.frame.core.limits.reasks {
-                return Err(FlowError::Invalid { question: message.clone(), problem });
+                return Err(FlowError::Invalid { question: message.to_string(), problem });
             }
             misfits += 1;
             reworded = Some(problem.noted(message));

@@ -85,7 +85,7 @@ impl<T: FormType> Posed<T> {
             url,
             form: |key| Ok(Form::of::<T>(key)?),
             read: Box::new(|reply| {
-                let content = reply.answer.into_value(None, reply.message.to_owned()).map_err(Misread::Ends)?;
+                let content = reply.answer.into_value(None, reply.message).map_err(Misread::Ends)?;
                 read(reply.key, reply.kind, &content).map_err(Misread::Unfit)
             }),
             otherwise: None,
