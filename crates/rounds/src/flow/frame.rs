@@ -904,7 +904,9 @@ impl Driver {
             if self.frame.asks_nobody {
                 return Err(FlowError::NoPrincipal);
             }
-            if let Some(error) = journal.and_then(|journal| journal.cannot_ask().or(self.frame.onces.cannot_ask())) {
+            if let Some(error) =
+                journal.and_then(|journal| journal.cannot_ask().or(self.frame.onces.get().and_then(Onces::cannot_ask)))
+            {
                 return Err(error);
             }
             open.question.request.as_ref().map_or(Ok(()), |request| peer.permits(open.question.kind, request))

@@ -765,7 +765,8 @@ impl<'a> Leg<'a> {
             }),
             asked,
         };
-        let spent = frame.onces.spent(|name| envelope.resume.carries(name));
+        let spent =
+            frame.onces.get().map(|onces| onces.spent(|name| envelope.resume.carries(name))).unwrap_or_default();
         let (state, spill) = self.mint(&mut envelope)?;
         if self.core.announce_expiry {
             let left = expires_at.since(now).min(times.patience);
@@ -838,7 +839,7 @@ impl<'a> Leg<'a> {
                 (spill, spent)
             }
             // The flow is over.
-            None => (None, frame.onces.spent(|_| true)),
+            None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
         };
         match self.core.settle(self.round.claim(), fence, answers, reply, spill, spent).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),

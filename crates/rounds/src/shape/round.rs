@@ -15,7 +15,7 @@ use crate::{
     answer::Received,
     check::Problem,
     error::FlowError,
-    flow::view::View,
+    flow::{once::Onces, view::View},
     form::{Form, FormType},
     gate::Era,
     order,
@@ -408,7 +408,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
         if requests.is_empty() && self.state.is_none() {
             return Err(FlowError::NothingAsked);
         }
-        if let Some(error) = self.round.view.frame.onces.cannot_ask() {
+        if let Some(error) = self.round.view.frame.onces.get().and_then(Onces::cannot_ask) {
             return Err(error);
         }
         let requests = (!requests.is_empty()).then_some(requests);
