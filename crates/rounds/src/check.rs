@@ -1,6 +1,10 @@
 //! Answers to forms: checked against the flat schema that was asked with.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use rmcp::model::JsonObject;
 #[cfg(feature = "client")]
@@ -160,6 +164,9 @@ pub(crate) struct Rule {
     /// What is meant where there is nothing.
     #[cfg(feature = "server")]
     default: Option<Value>,
+    /// Whether there need not be a value.
+    #[cfg(feature = "server")]
+    nullable: bool,
 }
 
 impl Rule {
@@ -183,8 +190,16 @@ impl Rule {
             count: bounds("minItems", "maxItems"),
             items: field.get("items").map(|items| Self::of(items).into()),
             #[cfg(feature = "server")]
-            default: default(field).cloned(),
+            default: field.get("default").cloned(),
+            #[cfg(feature = "server")]
+            nullable: false,
         }
+    }
+
+    /// The same, of a value that need not be there.
+    #[cfg(feature = "server")]
+    pub(crate) fn or_null(self) -> Self {
+        Self { nullable: true, ..self }
     }
 
     /// The same, of a field that rmcp has read. What is not simple is read as JSON.
@@ -214,16 +229,25 @@ impl Rule {
     /// Whether a form with this one field may come back without it.
     #[cfg(feature = "server")]
     pub(crate) fn is_optional(&self) -> bool {
-        self.default.is_some()
+        self.nullable || self.default.is_some()
     }
 
-    /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default.
+    /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default, or is
+    /// nullable.
     #[cfg(feature = "server")]
     pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, Problem> {
-        match value.filter(|value| !value.is_null()) {
+        match value.filter(|value| !value.is_null() && !self.is_nothing(value)) {
             Some(value) => self.check(value).map_err(|why| Problem::of(name, why)),
+            None if self.nullable => Ok(self.default.clone().unwrap_or_default()),
             None => self.default.clone().ok_or_else(|| Problem::of(name, "is missing")),
         }
+    }
+
+    /// Whether this is the empty text of a field that was left empty.
+    #[cfg(feature = "server")]
+    fn is_nothing(&self, value: &Value) -> bool {
+        let is_choice = || self.choices.as_ref().is_some_and(|choices| choices.contains(value));
+        self.nullable && self.wanted.as_deref() == Some("string") && value == "" && !is_choice()
     }
 
     /// Checks a value, and gives it back as [`Fields::check`] would.
@@ -291,12 +315,6 @@ impl Bounds {
     }
 }
 
-/// What a field is taken for where a form comes back without it.
-#[cfg(feature = "server")]
-pub(crate) fn default(field: &Value) -> Option<&Value> {
-    field.get("default")
-}
-
 pub(crate) fn object(content: &Value) -> Result<&JsonObject, Problem> {
     content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
 }
@@ -318,6 +336,10 @@ fn check_format(format: &str, text: &str) -> Result<(), String> {
         "uri" => (is_uri(text), "a URI with a scheme"),
         "date" => (is_date(text), "a date such as 2026-07-28"),
         "date-time" => (is_date_time(text), "a date and time such as 2026-07-28T09:30:00Z"),
+        "uuid" => (is_uuid(text), "a UUID such as 123e4567-e89b-12d3-a456-426614174000"),
+        "ip" => (text.parse::<IpAddr>().is_ok(), "an IP address"),
+        "ipv4" => (text.parse::<Ipv4Addr>().is_ok(), "an IPv4 address such as 192.0.2.1"),
+        "ipv6" => (text.parse::<Ipv6Addr>().is_ok(), "an IPv6 address such as 2001:db8::1"),
         _ => (true, ""),
     };
     if right { Ok(()) } else { Err(format!("must be {what}")) }
@@ -335,6 +357,11 @@ fn is_uri(text: &str) -> bool {
     };
     let plain = |rest: &str| !rest.is_empty() && !rest.contains(|c: char| c.is_whitespace() || c.is_control());
     text.split_once(':').is_some_and(|(name, rest)| scheme(name) && plain(rest))
+}
+
+fn is_uuid(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    text.split('-').map(|part| is_hex(part).then_some(part.len())).eq([8, 4, 4, 4, 12].map(Some))
 }
 
 fn is_date(text: &str) -> bool {
@@ -470,6 +497,14 @@ mod tests {
                     "2026-07-28T09:30:00+",
                 ],
             ),
+            (
+                "uuid",
+                vec!["123e4567-e89b-12d3-a456-426614174000", "123E4567-E89B-12D3-A456-426614174000"],
+                vec!["", "123e4567e89b12d3a456426614174000", "123e4567-e89b-12d3-a456-42661417400g", "-----"],
+            ),
+            ("ip", vec!["192.0.2.1", "2001:db8::1"], vec!["", "192.0.2", "host"]),
+            ("ipv4", vec!["192.0.2.1"], vec!["2001:db8::1", "192.0.2.256"]),
+            ("ipv6", vec!["2001:db8::1"], vec!["192.0.2.1", "2001:db8:::1"]),
         ] {
             for text in good {
                 assert_eq!(check_format(format, text), Ok(()), "{text}");

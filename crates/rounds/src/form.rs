@@ -13,11 +13,14 @@ use rmcp::{
     },
     schemars::{JsonSchema, generate::SchemaSettings},
 };
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{
+    Deserialize as _,
+    de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    check::{Fields, Problem, Rule, default, object, required},
+    check::{Fields, Problem, Rule, object, required},
     declared, order,
     seal::{
         Digest,
@@ -26,13 +29,17 @@ use crate::{
 };
 
 /// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
-/// which becomes a form of one field named after the question's key.
+/// which becomes a form of one field named after the question's key. An option of one of the latter becomes an optional field: it is
+/// `None` where the answer has no value, or an empty text.
 ///
 /// Fields are shown in the order in which the struct declares them: see [`order`](crate::order).
 ///
-/// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these.
+/// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these. A string may have a
+/// format: `email`, `uri`, `date` and `date-time` are shown to the client and checked; `uuid`, `ip`, `ipv4` and `ipv6`, which the protocol
+/// does not have, are asked for as plain strings, and checked.
+///
 /// Nothing has to be implemented: whatever derives `Deserialize` and `JsonSchema` has it. A type that no form can
-/// express, such as a struct within a struct, is reported when it is first asked.
+/// express, such as a struct within a struct, a map, or a string of another format, is reported when it is first asked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asked for with a form",
     note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow)"
@@ -94,6 +101,7 @@ impl<'a> Form<'a> {
     /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.
     pub(crate) fn default_key<T: FormType>() -> String {
         let name = T::schema_name();
+        let name = without_option(&name);
         // Rust's own types have lower-case names here: `boolean`, `string`, `uint8`.
         if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
             return "answer".to_owned();
@@ -153,6 +161,11 @@ impl<'a> Form<'a> {
             Asked::Single(field, _) => made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?),
         }
     }
+}
+
+/// The name of a type; of an option, that of what it may have.
+fn without_option(name: &str) -> &str {
+    name.strip_prefix("Nullable_").unwrap_or(name)
 }
 
 fn made_of<T: FormType>(value: Value) -> Result<T, Problem> {
@@ -229,11 +242,26 @@ impl Shape {
                 // The title of a plain type is its Rust name: `boolean`, `uint32`.
                 schema.remove("title");
             }
-            let field = plain_field(Value::Object(schema));
-            let mut carried = expressible(&single_field("value", &field))?;
-            let definition = carried.properties.remove("value").ok_or("it has no field")?;
+            let field = Value::Object(schema);
+            let is_nullable = is_nullable(&field);
+            let mut field = plain_field(field);
             let digest = Digest::of_shape(&field);
-            return Ok(Self { fields: Asked::Single(Rule::of(&field), definition), digest });
+            if let Some(Value::String(title)) = field.get_mut("title") {
+                *title = without_option(title).to_owned();
+            }
+            let definition = carried("it", &field)?;
+            let rule = if is_nullable { Rule::of(&field).or_null() } else { Rule::of(&field) };
+            return Ok(Self { fields: Asked::Single(rule, definition), digest });
+        }
+        if let Some(keyword) =
+            UNBOUNDED.into_iter().find(|keyword| schema.get(*keyword).is_some_and(|given| given != false))
+        {
+            return Err(match keyword {
+                "additionalProperties" => {
+                    "it is a map or has one flattened into it, and a form has a fixed set of fields".to_owned()
+                }
+                keyword => format!("it uses `{keyword}`, which a form cannot express"),
+            });
         }
         schema.remove("title");
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -242,13 +270,35 @@ impl Shape {
             }
         }
         schema.entry("properties").or_insert_with(|| json!({}));
-        let mut carried = expressible(&schema)?;
-        carried.property_order = Some(in_order::<T>(&schema));
+        let mut asked = expressible(&schema)?;
+        asked.property_order = Some(in_order::<T>(&schema));
         let fields = Fields::of(&schema);
         let digest = Digest::of_shape(&Value::Object(schema));
-        Ok(Self { fields: Asked::Of(fields, carried), digest })
+        Ok(Self { fields: Asked::Of(fields, asked), digest })
     }
 }
+
+/// What a schema can say of an object beside its properties, and a form cannot.
+const UNBOUNDED: [&str; 12] = [
+    "additionalProperties",
+    "unevaluatedProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "dependentRequired",
+    "oneOf",
+    "anyOf",
+    "allOf",
+    "not",
+    "if",
+    "$ref",
+];
+
+/// The formats of strings that the protocol has.
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+/// Those that it does not have, and answers are checked by all the same.
+const OUR_FORMATS: [&str; 4] = ["uuid", "ip", "ipv4", "ipv6"];
 
 /// The names of the fields as the type declares them. Where it has flattened parts, and does not say: first what is required, in that order,
 /// then the others, by name.
@@ -260,37 +310,59 @@ fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
     names
 }
 
-fn single_field(key: &str, field: &Value) -> JsonObject {
-    let mut object = JsonObject::new();
-    object.insert("type".to_owned(), json!("object"));
-    object.insert("properties".to_owned(), json!({ key: field }));
-    if default(field).is_none() {
-        object.insert("required".to_owned(), json!([key]));
-    }
-    object
-}
-
 /// rmcp's elicitation schema, if it can carry all that this schema says.
 fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
-    let no_properties = JsonObject::new();
-    let fields = |schema: &JsonObject| schema.get("properties").and_then(Value::as_object).cloned();
-    let wanted = fields(schema).unwrap_or(no_properties);
-    for (name, field) in &wanted {
-        let alone = single_field(name, field);
-        let carried = ElicitationSchema::from_json_schema(alone).and_then(serde_json::to_value).map_err(|_| {
-            format!("`{name}` is not a string, a number, a boolean, an enum without data or a list of such enums")
-        })?;
-        let carried = &carried["properties"][name];
-        if let Some(keyword) = lost(field, carried) {
-            return Err(format!("`{name}` uses `{keyword}`, which a form cannot express"));
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let fields = properties.into_iter().flatten().map(|(name, field)| {
+        let definition = carried(&format!("`{name}`"), field)?;
+        Ok((name.clone(), definition))
+    });
+    let mut asked = ElicitationSchema::new(fields.collect::<Result<_, String>>()?);
+    asked.description = schema.get("description").and_then(Value::as_str).map(|text| text.to_owned().into());
+    let required: Vec<_> = required(schema).map(str::to_owned).collect();
+    asked.required = schema.contains_key("required").then_some(required);
+    Ok(asked)
+}
+
+/// A field as rmcp carries it, if it can carry all that its schema says but for what is checked here alone.
+fn carried(what: &str, field: &Value) -> Result<PrimitiveSchemaDefinition, String> {
+    let mut wanted = field.clone();
+    match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
+        (Some("object"), _) => {
+            let map = field.get("additionalProperties").is_some_and(|given| given != false);
+            let kind = if map { "a map" } else { "a struct" };
+            return Err(format!("{what} is {kind}, and the fields of a form are plain values"));
         }
+        (Some("string"), Some(format)) if OUR_FORMATS.contains(&format) => {
+            wanted.as_object_mut().map(|wanted| wanted.remove("format"));
+        }
+        (Some("string"), Some(format)) if !FORMATS.contains(&format) => {
+            let known = FORMATS.into_iter().chain(OUR_FORMATS).collect::<Vec<_>>().join(", ");
+            return Err(format!("{what} has the format `{format}`, which is not supported (those that are: {known})"));
+        }
+        _ => {}
     }
-    ElicitationSchema::from_json_schema(schema.clone()).map_err(|error| error.to_string())
+    let definition = PrimitiveSchemaDefinition::deserialize(&wanted).map_err(|_| {
+        format!("{what} is not a string, a number, a boolean, an enum without data or a list of such enums")
+    })?;
+    let written = serde_json::to_value(&definition).map_err(|error| error.to_string())?;
+    match lost(&wanted, &written) {
+        Some(keyword) => Err(format!("{what} uses `{keyword}`, which a form cannot express")),
+        None => Ok(definition),
+    }
 }
 
 fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {
     let wanted = wanted.as_object()?;
     wanted.keys().map(String::as_str).find(|keyword| carried.get(keyword).is_none())
+}
+
+/// Whether a value may be null: that of an `Option`.
+fn is_nullable(field: &Value) -> bool {
+    let list = |keyword: &str| field.get(keyword).and_then(Value::as_array).into_iter().flatten();
+    list("type").any(|name| name == "null")
+        || list("anyOf").any(|option| option == &json!({ "type": "null" }))
+        || list("enum").any(Value::is_null)
 }
 
 /// Rewrites what `schemars` says of a field into the few keywords of an elicitation schema.
@@ -582,6 +654,103 @@ mod tests {
     }
 
     #[test]
+    fn an_option_is_a_form_of_one_optional_field() {
+        let expected = json!({"type": "object", "properties": {"note": {"type": "string"}}});
+        assert_eq!(schema::<Option<String>>("note"), expected);
+        for nothing in [json!({}), json!({"note": null}), json!({"note": ""})] {
+            assert_eq!(read("note", nothing), Ok(None::<String>));
+        }
+        assert_eq!(read("note", json!({"note": "by the door"})), Ok(Some("by the door".to_owned())));
+        assert_eq!(read::<Option<String>>("note", json!({"note": 1})), Err("`note` must be of type string".to_owned()));
+
+        let units = json!({"units": {"type": "string", "enum": ["metric", "imperial"], "title": "Units"}});
+        assert_eq!(schema::<Option<Units>>("units"), json!({"type": "object", "properties": units}));
+        assert_eq!(read("units", json!({"units": ""})), Ok(None::<Units>));
+        assert_eq!(read("units", json!({"units": "metric"})), Ok(Some(Units::Metric)));
+        assert!(read::<Option<Units>>("units", json!({"units": "kelvin"})).is_err());
+
+        assert_eq!(read("n", json!({})), Ok(None::<u8>));
+        assert_eq!(read("n", json!({"n": 3.0})), Ok(Some(3u8)));
+        assert!(read::<Option<u8>>("n", json!({"n": ""})).is_err(), "which is no number");
+        assert_eq!(read("yes", json!({})), Ok(None::<bool>));
+
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Note(Option<String>);
+        assert_eq!(read("note", json!({})), Ok(Note(None)));
+        assert_eq!(Form::default_key::<Option<Units>>(), "units");
+        assert_eq!(Form::default_key::<Option<String>>(), "answer");
+    }
+
+    /// An answer to what was asked before this was an optional field still counts.
+    #[test]
+    fn an_option_has_the_fingerprint_of_what_it_may_have() {
+        let of = |form: Result<Form<'_>, Unaskable>| form.unwrap().fingerprint("Well?");
+        assert_eq!(of(Form::of::<Option<String>>("note")), of(Form::of::<String>("note")));
+    }
+
+    #[test]
+    fn a_format_that_the_protocol_does_not_have_is_asked_for_as_text_and_checked() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Ticket {
+            #[schemars(extend("format" = "uuid"))]
+            id: String,
+            from: Option<std::net::Ipv4Addr>,
+        }
+        let sent = schema::<Ticket>("ticket");
+        assert_eq!(sent["properties"], json!({"id": {"type": "string"}, "from": {"type": "string"}}));
+        let id = "123e4567-e89b-12d3-a456-426614174000";
+        assert!(read::<Ticket>("ticket", json!({"id": id, "from": "192.0.2.1"})).is_ok());
+        assert_eq!(
+            read::<Ticket>("ticket", json!({"id": "17"})),
+            Err("`id` must be a UUID such as 123e4567-e89b-12d3-a456-426614174000".to_owned())
+        );
+        assert_eq!(
+            read::<Ticket>("ticket", json!({"id": id, "from": "here"})),
+            Err("`from` must be an IPv4 address such as 192.0.2.1".to_owned())
+        );
+        assert_eq!(schema::<std::net::IpAddr>("ip")["properties"], json!({"ip": {"type": "string"}}));
+    }
+
+    fn unaskable<T: FormType>() -> String {
+        Form::of::<T>("key").err().unwrap_or_else(|| panic!("it can be asked")).to_string()
+    }
+
+    #[test]
+    fn maps_are_rejected_by_name() {
+        use std::collections::{BTreeMap, HashMap};
+
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Labelled {
+            name: String,
+            labels: HashMap<String, String>,
+        }
+        let said = unaskable::<Labelled>();
+        assert!(said.contains("Labelled` cannot be asked for with a form: `labels` is a map"), "{said}");
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Sometimes {
+            labels: Option<BTreeMap<String, u8>>,
+        }
+        let said = unaskable::<Sometimes>();
+        assert!(said.contains("Sometimes` cannot be asked for with a form: `labels` is a map"), "{said}");
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Open {
+            name: String,
+            #[serde(flatten)]
+            more: HashMap<String, String>,
+        }
+        for said in [unaskable::<Open>(), unaskable::<HashMap<String, String>>(), unaskable::<BTreeMap<String, bool>>()]
+        {
+            assert!(said.contains("` cannot be asked for with a form: it is a map or has one"), "{said}");
+        }
+        for said in [unaskable::<Option<HashMap<String, String>>>(), unaskable::<Option<Trip>>()] {
+            assert!(said.contains("a form: it is a"), "{said}");
+        }
+    }
+
+    #[test]
     fn a_type_that_no_form_can_express_says_so() {
         #[derive(Debug, Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
@@ -594,10 +763,36 @@ mod tests {
             #[schemars(regex(pattern = "^a+$"))]
             code: String,
         }
-        let said = |unaskable: Option<Unaskable>| unaskable.unwrap().to_string();
-        let nested = said(Form::of::<Nested>("n").err());
-        assert!(nested.contains("Nested` cannot be asked for with a form: `trip` is not a string"), "{nested}");
-        let patterned = said(Form::of::<Patterned>("p").err());
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Formatted {
+            #[schemars(extend("format" = "iban"))]
+            account: String,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(tag = "kind")]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        enum Tagged {
+            One { a: String },
+            Two { b: String },
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Flattened {
+            name: String,
+            #[serde(flatten)]
+            tagged: Tagged,
+        }
+        let nested = unaskable::<Nested>();
+        assert!(nested.contains("Nested` cannot be asked for with a form: `trip` is a struct"), "{nested}");
+        let patterned = unaskable::<Patterned>();
         assert!(patterned.ends_with("`code` uses `pattern`, which a form cannot express"), "{patterned}");
+        let formatted = unaskable::<Formatted>();
+        assert!(formatted.contains("`account` has the format `iban`, which is not supported (those"), "{formatted}");
+        let listed = unaskable::<Vec<String>>();
+        assert!(listed.contains(": it is not a string, a number,"), "{listed}");
+        assert!(unaskable::<Tagged>().contains("a form: it "), "{}", unaskable::<Tagged>());
+        let flattened = unaskable::<Flattened>();
+        assert!(flattened.ends_with("it uses `oneOf`, which a form cannot express"), "{flattened}");
     }
 }

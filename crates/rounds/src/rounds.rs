@@ -19,6 +19,7 @@ use rmcp::{
 
 use crate::{
     clock::{Clock, SystemClock, Timestamp},
+    era::targets::Targets,
     error::FlowError,
     flow::{frames::Frames, leg, route::Routes},
     gate::Era,
@@ -378,6 +379,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     }
 
     /// The same for one tool, prompt or resource, in place of what holds for all.
+    ///
+    /// A name that the server turns out not to have is warned of once, in the log: when its tools were listed, or one of them was called, and
+    /// where it has prompts, when these were listed. A name with a colon is taken for the URI of a resource, and not looked for.
     pub fn legacy_for(mut self, target: impl Into<String>, legacy: Legacy) -> Self {
         self.legacy_for.insert(target.into(), legacy);
         self
@@ -460,7 +464,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
-            legacy_for: self.legacy_for,
+            targets: Targets::new(self.legacy_for),
             observers: self.observers,
             announce_expiry: self.announce_expiry,
             modern_only: self.modern_only,
@@ -555,7 +559,7 @@ pub(crate) struct Core {
     pub(crate) relay: Option<Arc<dyn Relay>>,
     pub(crate) routes: Routes,
     legacy: Legacy,
-    legacy_for: HashMap<String, Legacy>,
+    targets: Targets,
     observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     pub(crate) modern_only: bool,
@@ -587,7 +591,7 @@ impl Core {
 
     /// What is done when the handler of this target asks a client of the legacy era.
     pub(crate) fn legacy(&self, target: &str) -> Legacy {
-        self.legacy_for.get(target).copied().unwrap_or(self.legacy)
+        self.targets.get(target).unwrap_or(self.legacy)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -678,6 +682,11 @@ fn no_legacy(requested: ProtocolVersion, supported: &[ProtocolVersion]) -> Error
     error
 }
 
+/// Whether the first page of a list is wanted.
+fn is_first(page: Option<&PaginatedRequestParams>) -> bool {
+    page.is_none_or(|page| page.cursor.is_none())
+}
+
 #[cfg(feature = "http")]
 pub(crate) fn is_over_http(context: &RequestContext<RoleServer>) -> bool {
     context.extensions.get::<http::request::Parts>().is_some()
@@ -695,6 +704,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + MaybeSendFuture + '_ {
+        self.core.targets.called(&**self.handlers.here(), &request.name);
         leg::play(&self.core, &self.handlers, request, context)
     }
 
@@ -794,7 +804,11 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.handlers.serve(&context).list_prompts(request, context).await
+        let (is_first, handler) = (is_first(request.as_ref()), self.handlers.serve(&context));
+        let listed = handler.list_prompts(request, context).await?;
+        let names = listed.prompts.iter().map(|prompt| prompt.name.as_ref());
+        self.core.targets.prompts(&**handler, names, is_first && listed.next_cursor.is_none());
+        Ok(listed)
     }
 
     async fn list_resources(
@@ -844,7 +858,11 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.handlers.serve(&context).list_tools(request, context).await
+        let (is_first, handler) = (is_first(request.as_ref()), self.handlers.serve(&context));
+        let listed = handler.list_tools(request, context).await?;
+        let names = listed.tools.iter().map(|tool| tool.name.as_ref());
+        self.core.targets.tools(&**handler, names, is_first && listed.next_cursor.is_none());
+        Ok(listed)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

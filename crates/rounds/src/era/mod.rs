@@ -3,3 +3,4 @@
 pub(crate) mod by_era;
 pub(crate) mod push;
 pub(crate) mod shim;
+pub(crate) mod targets;

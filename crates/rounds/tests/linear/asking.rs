@@ -37,6 +37,31 @@ async fn a_handler_runs_once_and_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
+async fn an_option_may_be_left_empty_in_both_eras() {
+    async fn note(ask: Ask) -> Result<String, FlowError> {
+        let note: Option<String> = ask.form("Anything else?").await?;
+        Ok(format!("{note:?}"))
+    }
+    let stage = stage(note);
+    let (modern, legacy) = (Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await);
+    for (answer, text) in [
+        (json!({"action": "accept", "content": {}}), "None"),
+        (json!({"action": "accept"}), "None"),
+        (json!({"action": "accept", "content": {"answer": null}}), "None"),
+        (json!({"action": "accept", "content": {"answer": ""}}), "None"),
+        (json!({"action": "accept", "content": {"answer": "no nuts"}}), "Some(\"no nuts\")"),
+        (json!({"action": "decline"}), "The user declined: Anything else?"),
+    ] {
+        let asked = modern.call("note", json!({})).await.asked();
+        assert_eq!(asked.schema("answer"), &json!({"type": "object", "properties": {"answer": {"type": "string"}}}));
+        assert_eq!(asked.retry().respond("answer", answer.clone()).send(&modern).await.text(), text);
+        let leg = legacy.start("tools/call", json!({"name": "note"})).await;
+        legacy.pushed().await.unwrap().answer(answer).await;
+        assert_eq!(leg.finish().await.text(), text);
+    }
+}
+
+#[tokio::test]
 async fn a_decline_and_a_dismissal_end_the_call_in_words() {
     let stage = stage(units);
     let client = Client::modern(stage.server.clone()).await;
@@ -340,7 +365,7 @@ async fn a_type_that_no_form_can_express_fails_in_the_first_test() {
     let client = Client::modern(stage.server.clone()).await;
     let leg = client.call("x", json!({})).await;
     let message = leg.error()["message"].as_str().unwrap();
-    assert!(message.contains("Outer` cannot be asked for with a form: `inner` is not a string"), "{message}");
+    assert!(message.contains("Outer` cannot be asked for with a form: `inner` is a struct"), "{message}");
 }
 
 #[tokio::test]
