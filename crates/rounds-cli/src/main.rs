@@ -246,8 +246,13 @@ impl fmt::Display for Sentence<'_> {
 }
 
 /// stdout belongs to the protocol, or to what was asked for.
+///
+/// Without `RUST_LOG`, rmcp's warnings are left out: they quote what clients send, at any length and as often as it comes.
 fn log_to_stderr() -> Result<(), Failure> {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env()?;
+    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV).is_none_or(|set| set.is_empty()) {
+        true => EnvFilter::new("warn,rmcp=error"),
+        false => EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env()?,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

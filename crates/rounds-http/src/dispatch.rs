@@ -38,7 +38,10 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, dispatcher::with_default};
 
-use crate::accept::Accepted;
+use crate::{
+    accept::Accepted,
+    log::{Cut, Rare},
+};
 
 /// How rmcp answers, and so how it is answered here.
 pub(crate) type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
@@ -61,7 +64,7 @@ pub(crate) fn answer<H: ServerHandler>(
     form: Form,
 ) -> impl Future<Output = BoxResponse> + Send {
     let Accepted { id, meta, request } = accepted;
-    tracing::debug!(?id, method = request.method(), "received request");
+    tracing::debug!(id = ?Cut(&id), method = request.method(), "received request");
     let mut context = RequestContext::new(id.clone(), peer);
     context.meta = meta;
     context.extensions.insert(head);
@@ -134,7 +137,10 @@ fn response(said: Result<ServerResult, ErrorData>, id: RequestId, form: Form) ->
     let (status, message) = match said {
         Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
         Err(error) => {
-            tracing::warn!(?id, ?error, "response error");
+            static ERRORS: Rare = Rare::new();
+            if let Some(more) = ERRORS.passes() {
+                tracing::warn!(id = ?Cut(&id), error = ?Cut(&error), more, "response error");
+            }
             (status(error.code), ServerJsonRpcMessage::error(error, Some(id)))
         }
     };
@@ -363,7 +369,7 @@ impl Transport<RoleServer> for Drain {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        tracing::debug!(?message, "a message of a request that is answered with one message goes nowhere");
+        tracing::debug!(message = ?Cut(&message), "a message of a request that is answered with one message goes nowhere");
         ready(Ok(()))
     }
 

@@ -18,7 +18,7 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 
-use crate::dispatch::BoxResponse;
+use crate::{dispatch::BoxResponse, log::Rare};
 
 /// Whether a text has more values than this. A value takes a byte at least, so a short text is not looked at.
 pub(crate) fn exceeds(text: &[u8], limit: usize) -> bool {
@@ -27,7 +27,10 @@ pub(crate) fn exceeds(text: &[u8], limit: usize) -> bool {
 
 /// The response to a request with too many values. A body with too many bytes gets the same status, from rmcp.
 pub(crate) fn too_many(limit: usize) -> BoxResponse {
-    tracing::warn!(target: "rounds", limit, "refused a request with too many JSON values");
+    static REFUSED: Rare = Rare::new();
+    if let Some(more) = REFUSED.passes() {
+        tracing::warn!(target: "rounds", limit, more, "refused a request with too many JSON values");
+    }
     let said = format!(
         "Payload Too Large: request body has more than {limit} JSON values, keys included. Send less in one request, \
          or raise the server's limit with `Endpoint::with_json_values`"

@@ -54,6 +54,7 @@
 mod accept;
 mod dispatch;
 mod json;
+mod log;
 mod order;
 mod origin;
 #[cfg(feature = "port")]

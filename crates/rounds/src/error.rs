@@ -11,6 +11,7 @@ use crate::{
     flow::{failure::Recorded, poll},
     form::Unaskable,
     ledger::LedgerError,
+    observe::cut,
     refusal::Refusal,
 };
 
@@ -325,11 +326,11 @@ impl FlowError {
                 told(Refusal::frozen(), Meaning::Unreadable)
             }
             Self::Retry(source) if source.is::<Recorded>() => {
-                tracing::warn!(target: "rounds", error = source.to_string(), "a call ended with a failure of an earlier leg");
+                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "a call ended with a failure of an earlier leg");
                 told(internal("the call cannot go on: start it again".to_owned()), Meaning::Final)
             }
             Self::Retry(source) => {
-                tracing::warn!(target: "rounds", error = source.to_string(), "{words}");
+                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "{words}");
                 let reason = serde_json::json!({ "reason": "retry" });
                 told(ErrorData::internal_error(words, Some(reason)), Meaning::Retry)
             }

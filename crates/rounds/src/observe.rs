@@ -6,11 +6,18 @@
 //!
 //! Logs, traces, the tour and the test kit all read this one stream. No event carries a state, an answer or a key.
 
-use std::fmt;
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{RoleServer, service::RequestContext};
 
 use crate::{
+    clock::Timestamp,
     refusal::Refusal,
     seal::{FlowId, envelope::Method},
 };
@@ -145,6 +152,7 @@ impl Tracing {
         flow: Option<FlowId>,
         round: u32,
     ) -> tracing::Span {
+        let target = &*cut(target);
         // Nobody else reads these, and they take a while to write: which name there is tells the method.
         let exports = cfg!(feature = "otel");
         let span = tracing::info_span!(
@@ -198,11 +206,18 @@ impl Tracing {
         span.record("rounds.outcome", tracing::field::display(outcome));
     }
 
-    pub(crate) fn event(event: &Event<'_>) {
+    pub(crate) fn event(event: &Event<'_>, refusals: &RefusalLog, now: impl FnOnce() -> Timestamp) {
         match event.station {
-            Station::Refused(refusal) => {
-                tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}");
-            }
+            Station::Refused(refusal) => match refusals.passes(*refusal, now()) {
+                None => {}
+                Some(0) => tracing::warn!(target: "rounds", reason = ?refusal, "refused a state: {refusal}"),
+                Some(more) => tracing::warn!(
+                    target: "rounds",
+                    reason = ?refusal,
+                    more,
+                    "refused a state: {refusal} ({more} more since the last line)"
+                ),
+            },
             Station::Ended(outcome) => tracing::debug!(target: "rounds", %outcome, "ended"),
             Station::Asked { keys, bytes } => tracing::debug!(target: "rounds", ?keys, bytes, "asked"),
             Station::Claimed { fence } => tracing::debug!(target: "rounds", fence, "claimed"),
@@ -216,5 +231,74 @@ impl Tracing {
             Station::Effect { name } => tracing::debug!(target: "rounds", name, "an effect has happened"),
             Station::Pushed { key } => tracing::debug!(target: "rounds", key, "pushed a question"),
         }
+    }
+}
+
+/// Which refusals are logged: one a second for each reason, with the number of those that were left out. Otherwise a client that sends
+/// bad states could fill a disk with lines. Observers see every refusal.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalLog(Mutex<HashMap<Refusal, Logged>>);
+
+#[derive(Debug)]
+struct Logged {
+    at: Timestamp,
+    left_out: u64,
+}
+
+impl RefusalLog {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    /// Whether this one is logged, and how many of its reason were not since the last one.
+    fn passes(&self, refusal: Refusal, now: Timestamp) -> Option<u64> {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(logged) = log.get_mut(&refusal) else {
+            log.insert(refusal, Logged { at: now, left_out: 0 });
+            return Some(0);
+        };
+        if now.since(logged.at) < Self::PAUSE {
+            logged.left_out += 1;
+            return None;
+        }
+        logged.at = now;
+        Some(std::mem::take(&mut logged.left_out))
+    }
+}
+
+/// Text that a client may have chosen, as it is logged: 256 characters at most.
+pub(crate) fn cut(text: &str) -> Cow<'_, str> {
+    const CHARACTERS: usize = 256;
+    if text.len() <= CHARACTERS {
+        return Cow::Borrowed(text);
+    }
+    match text.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len())),
+        None => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_refusal_a_second_is_logged_for_each_reason_with_the_number_of_the_others() {
+        let log = RefusalLog::default();
+        let at = |millis| Timestamp::from_millis(1_800_000_000_000 + millis);
+        assert_eq!(log.passes(Refusal::NotAToken, at(0)), Some(0));
+        for millis in 1..1000 {
+            assert_eq!(log.passes(Refusal::NotAToken, at(millis)), None);
+        }
+        assert_eq!(log.passes(Refusal::Tampered, at(999)), Some(0), "another reason");
+        assert_eq!(log.passes(Refusal::NotAToken, at(1000)), Some(999));
+        assert_eq!(log.passes(Refusal::NotAToken, at(1999)), None);
+        assert_eq!(log.passes(Refusal::NotAToken, at(2000)), Some(1));
+        assert_eq!(log.passes(Refusal::NotAToken, at(9000)), Some(0), "nothing was left out");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters_and_says_so() {
+        assert_eq!(cut(&"ö".repeat(256)), "ö".repeat(256));
+        assert_eq!(cut(&"ö".repeat(257)), format!("{}… (514 bytes)", "ö".repeat(256)));
+        assert!(cut(&"x".repeat(4 << 20)).len() < 300);
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     handlers::Handlers,
     ledger::{Ledger, MemoryLedger},
     limits::Limits,
-    observe::{Event, Observe, Tracing},
+    observe::{Event, Observe, RefusalLog, Tracing},
     principal::{Identify, Principal},
     relay::{Inbox, Relay},
     seal::{
@@ -473,6 +473,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             #[cfg(feature = "http")]
             sessions: Arc::default(),
             warned_of_http: AtomicBool::new(false),
+            refusals: RefusalLog::default(),
         };
         let core = Arc::new(core);
         if let Some(relay) = &core.relay {
@@ -569,6 +570,7 @@ pub(crate) struct Core {
     #[cfg(feature = "http")]
     pub(crate) sessions: Arc<crate::http::places::Places>,
     warned_of_http: AtomicBool,
+    refusals: RefusalLog,
 }
 
 impl Core {
@@ -659,7 +661,7 @@ impl Core {
     }
 
     pub(crate) fn observe(&self, event: &Event<'_>) {
-        Tracing::event(event);
+        Tracing::event(event, &self.refusals, || self.now());
         for observer in &self.observers {
             observer.event(event);
         }

@@ -1,0 +1,75 @@
+//! A client cannot fill a disk with log lines.
+//!
+//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult},
+    service::RequestContext,
+};
+use rounds::{
+    Refusal, Rounds,
+    observe::Station,
+    test::{Client, Clock, Events},
+};
+use serde_json::json;
+
+struct Echo;
+
+impl ServerHandler for Echo {
+    async fn call_tool(
+        &self,
+        _: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Ok(CallToolResult::success(vec![]).into())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_client_cannot_flood_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let _listening = tracing::subscriber::set_default(
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish(),
+    );
+    let (clock, events) = (Clock::new(), Events::new());
+    let server = Rounds::builder(Echo).clock(clock.clone()).observe(events.clone()).build().expect("it fits together");
+    let client = Client::modern(server).await;
+    let bad = || client.request("tools/call", json!({"name": "x".repeat(100_000), "requestState": "bad"}));
+    for _ in 0..100 {
+        let _ = bad().await;
+    }
+    clock.advance(Duration::from_secs(1));
+    let _ = bad().await;
+    let refused = |station: &&Station| matches!(station, Station::Refused(Refusal::NotAToken));
+    assert_eq!(events.stations().iter().filter(|station| refused(station)).count(), 101, "observers see all of them");
+    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("a log is text");
+    let ours: Vec<_> = text.lines().filter(|line| line.contains("refused a state")).collect();
+    assert_eq!(ours.len(), 2, "{text}");
+    assert!(ours[1].contains("99 more"), "{}", ours[1]);
+    assert!(ours.iter().all(|line| line.len() < 1000), "{text}");
+}
