@@ -61,6 +61,9 @@ pub struct Limits {
     /// For how long an instance that is at work on a leg is believed to be there without saying so: 30 seconds. It says so
     /// every third of this, and where the ledger is away every thirtieth, until it has.
     pub lease: Duration,
+    /// Grace period of a handler that has asked and whose client is gone: how long it may run on after its cancellation token was cancelled,
+    /// before it is dropped: 5 seconds. With none it is dropped at its next `await`. A handler that has not asked is not dropped.
+    pub grace: Duration,
 }
 
 impl Default for Limits {
@@ -85,6 +88,7 @@ impl Default for Limits {
             reply_bytes: 256 * 1024,
             wait: Duration::from_secs(30),
             lease: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
         }
     }
 }
@@ -171,6 +175,12 @@ impl Limits {
     /// Sets for how long an instance is believed to be there without saying so.
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Sets how long a handler that has asked may run on when its client is gone.
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 }

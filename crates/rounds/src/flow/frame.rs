@@ -30,6 +30,7 @@ use rmcp::{
 };
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::oneshot, task::coop::has_budget_remaining};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     frames::Slot,
@@ -310,6 +311,17 @@ pub(crate) struct Resumption {
     /// None when its client is connected to another instance.
     pub(crate) link: Option<Box<Link>>,
     pub(crate) peer: Peer,
+    /// The token of the leg.
+    pub(crate) leg: CancellationToken,
+}
+
+/// Who waits for the reply of the leg in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Client,
+    /// The client is gone, and a leg with equal answers waits.
+    EqualLeg,
+    None,
 }
 
 /// What a handler has come to.
@@ -699,8 +711,16 @@ pub(crate) struct Driver {
     handler: Option<Handler>,
     /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
     ending: Option<Box<Ending>>,
+    /// Cancels the handler's own token when its part is over, or before that when it is told to stop.
+    over: Option<DropGuard>,
     /// Whether a leg has this driver.
     in_flight: bool,
+    /// The token of that leg.
+    leg: Option<CancellationToken>,
+    /// Who waits for that leg's reply.
+    listener: Listener,
+    /// Whether the handler has asked in this run. A durable one goes through what it has asked on earlier legs.
+    asked: bool,
     round: u32,
     /// Questions that are being pushed, by their id.
     pushes: Vec<(u32, BoxFuture<'static, Result<Received, FlowError>>)>,
@@ -717,13 +737,23 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver for a handler whose first leg answers `round`.
-    pub(crate) fn new(frame: Arc<Frame>, round: u32, handler: Handler) -> Self {
+    /// A driver for a handler whose first leg answers `round`, and has the token `leg`. The handler's own token is `over`.
+    pub(crate) fn new(
+        frame: Arc<Frame>,
+        round: u32,
+        handler: Handler,
+        leg: Option<CancellationToken>,
+        over: Option<DropGuard>,
+    ) -> Self {
         Self {
+            asked: frame.journal.get().is_some(),
             frame,
             handler: Some(handler),
             ending: None,
+            over,
             in_flight: true,
+            leg,
+            listener: Listener::Client,
             round,
             pushes: Vec::new(),
             slot: None,
@@ -764,7 +794,7 @@ impl Driver {
                 Looked::Again => {}
                 Looked::Asked(round) => {
                     self.round = round.number;
-                    self.in_flight = false;
+                    (self.in_flight, self.asked, self.leg) = (false, true, None);
                     return Poll::Ready(Step::Asked(round));
                 }
             }
@@ -785,10 +815,10 @@ impl Driver {
     }
 
     /// Goes on with a leg, whose answers it takes up.
-    pub(crate) fn take_up(&mut self, Resumption { mut answers, link, peer }: Resumption) {
+    pub(crate) fn take_up(&mut self, Resumption { mut answers, link, peer, leg }: Resumption) {
         // Time is measured again if the handler does not come to something at once.
         self.timer = None;
-        self.in_flight = true;
+        (self.in_flight, self.leg, self.listener) = (true, Some(leg), Listener::Client);
         let mut state = self.frame.state();
         state.peer = peer;
         state.set_link(link);
@@ -809,6 +839,41 @@ impl Driver {
         }
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The token of the leg in flight.
+    pub(crate) fn leg(&self) -> Option<CancellationToken> {
+        self.leg.clone()
+    }
+
+    pub(crate) fn listener(&self) -> Listener {
+        self.listener
+    }
+
+    /// The client is gone, and the handler goes on for a leg with equal answers.
+    pub(crate) fn go_on_for_equal_leg(&mut self) {
+        self.listener = Listener::EqualLeg;
+    }
+
+    /// The client is gone, and no other leg waits: tells the handler, and withdraws what was pushed.
+    pub(crate) fn tell_to_stop(&mut self) {
+        self.listener = Listener::None;
+        self.over = None;
+        self.pushes.clear();
+    }
+
+    /// Whether the handler has asked, and nobody is there to answer.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        self.asked && self.listener == Listener::None
+    }
+
+    /// Whether a question would not reach anybody. The leg finds out who else waits when its client has just gone.
+    fn is_unheard(&self) -> bool {
+        match self.listener {
+            Listener::Client => self.leg.as_ref().is_some_and(CancellationToken::is_cancelled),
+            Listener::EqualLeg => false,
+            Listener::None => true,
+        }
     }
 
     /// Whether the flow's time is over, for a leg whose handler does not come to something at once.
@@ -920,6 +985,10 @@ impl Driver {
             drop(state);
             return self.stray();
         }
+        if !open.is_empty() && self.is_unheard() {
+            self.asked = true;
+            return Looked::Nothing;
+        }
         match peer.era {
             Era::Legacy => {
                 drop(state);
@@ -973,6 +1042,7 @@ impl Driver {
             self.answer(first, Err(error));
             return Looked::Again;
         }
+        self.asked = true;
         let mut state = frame.state();
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
@@ -1018,7 +1088,9 @@ impl Driver {
     /// Drops the handler's future, if it is still there. False when that panics.
     fn drop_handler(&mut self) -> bool {
         self.pushes.clear();
-        drop_handler(&self.frame, self.handler.take())
+        let dropped = drop_handler(&self.frame, self.handler.take());
+        self.over = None;
+        dropped
     }
 
     /// Takes a place among the handlers that wait, if there is one left, with room for what is kept of this one.
@@ -1098,7 +1170,7 @@ impl Drop for Driver {
         if self.handler.is_none() {
             return;
         }
-        let left = Left { frame: self.frame.clone(), handler: self.handler.take() };
+        let left = Left { frame: self.frame.clone(), handler: self.handler.take(), _over: self.over.take() };
         if let (true, Ok(runtime)) = (at_work, Handle::try_current()) {
             runtime.spawn(left.at_work());
         }
@@ -1109,6 +1181,8 @@ impl Drop for Driver {
 struct Left {
     frame: Arc<Frame>,
     handler: Option<Handler>,
+    /// What the handler started is told when it is gone.
+    _over: Option<DropGuard>,
 }
 
 impl Left {

@@ -19,13 +19,13 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 #[cfg(feature = "test")]
 use super::journal::Pages;
 use super::{
-    frame::{Call, Driver, Ending, Frame, Handler, Resumption, Step, Times},
+    frame::{Call, Driver, Ending, Frame, Handler, Listener, Resumption, Step, Times},
     journal::{Fault, Journal},
     link::Link,
     once::{Answered, Onces},
@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     answer::Answers,
-    clock::Timestamp,
+    clock::{BoxFuture, Timestamp},
     era::shim,
     error::{Failure, FlowError, Meaning},
     exchange::{Exchange, Response},
@@ -104,14 +104,8 @@ fn call<X: Exchange, H: ServerHandler>(
 /// Calls a handler for a client of the legacy era. Not within those who call it: their every call would have the room on the
 /// stack that this takes.
 #[inline(never)]
-fn shimmed<X: Exchange, H: ServerHandler>(
-    handler: Arc<H>,
-    given: Given<X>,
-    view: Arc<View>,
-    over: DropGuard,
-) -> Handler {
+fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
     Box::pin(async move {
-        let _over = over;
         let (request, context) = *given;
         shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
     })
@@ -134,7 +128,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     view.put(&mut given.1);
     let handler = handler.clone();
     let called = Box::pin(async move { call(&*handler, given).await.map(|response| Box::new(response.into())) });
-    let mut driver = Driver::new(view.frame.clone(), 0, called);
+    let mut driver = Driver::new(view.frame.clone(), 0, called, None, None);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     drop(driver);
     Rehearsed { fault: view.frame.journal.get().and_then(|journal| journal.fault_at(&step)), step }
@@ -550,8 +544,8 @@ impl<'a> Leg<'a> {
         held: Option<Held>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        // The leg's own token counts only as far as `hold` says. The handler's outlives the leg, and tells whatever the
-        // handler started when its part is over, however it ended.
+        // The leg's own token counts only as far as `hold_on` says, as rmcp cancels it when the leg is answered. The handler's
+        // outlives the leg, and tells whatever the handler started when its part is over, however it ended.
         let leg_token = std::mem::replace(&mut given.1.ct, CancellationToken::new());
         let over = given.1.ct.clone().drop_guard();
         let handler = handler.clone();
@@ -564,15 +558,14 @@ impl<'a> Leg<'a> {
                 // From here on there is one as long as the handler keeps it, or its context.
                 drop(view);
                 boxed(|| async move {
-                    let _over = over;
                     let returned = call(&*handler, given).await;
                     frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
                 })
             }
-            Era::Legacy => shimmed(handler, given, view, over),
+            Era::Legacy => shimmed(handler, given, view),
         };
-        let driver = Driver::new(frame.clone(), self.round.number, called);
-        self.drive::<X>(driver, &frame, held, leg_token, deadline).await
+        let driver = Driver::new(frame.clone(), self.round.number, called, Some(leg_token), Some(over));
+        self.drive::<X>(driver, &frame, held, deadline).await
     }
 
     /// Wakes the handler that waits under the flow's name, and lets it run until it ends or asks again. None when no
@@ -588,8 +581,8 @@ impl<'a> Leg<'a> {
         let frame = self.core.frames.find(self.round.flow)?;
         let mut driver = *frame.resume(self.round.number).await?;
         self.event(&Station::Resumed);
-        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer });
-        let concluded = self.drive::<X>(driver, &frame, Some(held), leg_token, deadline).await;
+        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer, leg: leg_token });
+        let concluded = self.drive::<X>(driver, &frame, Some(held), deadline).await;
         Some((frame, concluded))
     }
 
@@ -599,10 +592,9 @@ impl<'a> Leg<'a> {
         mut driver: Driver,
         frame: &Frame,
         held: Option<Held>,
-        leg_token: CancellationToken,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        let ran = self.hold(held, poll_fn(|cx| driver.poll_step(cx)), leg_token).await;
+        let ran = self.hold(held, &mut driver).await;
         let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
         // What a durable handler has been through travels with the client: the next leg goes through it again, on any
         // instance.
@@ -621,52 +613,88 @@ impl<'a> Leg<'a> {
         concluded
     }
 
-    /// Keeps the claim while the handler runs, and gives it up when the client goes away and nobody else waits.
-    async fn hold(&self, held: Option<Held>, run: impl Future<Output = Step>, leg_token: CancellationToken) -> Ran {
-        tokio::pin!(run);
+    /// Polls the handler until it ends or asks, and keeps the claim meanwhile.
+    async fn hold(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
         // Most handlers come to something at once.
-        match poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await {
+        match poll_fn(|cx| Poll::Ready(driver.poll_step(cx))).await {
             Poll::Ready(step) => Ran::Stepped(step),
-            Poll::Pending => Box::pin(self.hold_on(held, run, leg_token)).await,
+            Poll::Pending => Box::pin(self.hold_on(held, driver)).await,
         }
     }
 
     /// The same, for one that does not.
-    async fn hold_on(
-        &self,
-        held: Option<Held>,
-        mut run: Pin<&mut impl Future<Output = Step>>,
-        leg_token: CancellationToken,
-    ) -> Ran {
-        let lease = self.core.limits.lease;
-        let ledger = &self.core.ledger;
-        let mut gone = false;
-        let Some(Held { fence, orphan, .. }) = held else {
-            return tokio::select! {
-                biased;
-                step = run => Ran::Stepped(step),
-                () = leg_token.cancelled() => Ran::Cancelled,
-            };
-        };
-        let mut pause = lease / 3;
+    ///
+    /// When the client goes away, the handler's token is cancelled, and a handler that has not asked runs on to its end, as rmcp
+    /// has it. One that has asked, or asks then, has a grace period. Neither is told to stop as long as an equal leg waits for the reply.
+    async fn hold_on(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
+        let leg_token = driver.leg().unwrap_or_default();
+        let (mut renewal, mut grace) = (held.map(|_| self.core.clock.sleep(self.core.limits.lease / 3)), None);
         loop {
+            let (is_there, in_grace) = (driver.listener() == Listener::Client, grace.is_some());
+            let run = poll_fn(|cx| match driver.poll_step(cx) {
+                Poll::Ready(step) => Poll::Ready(Some(step)),
+                Poll::Pending if !in_grace && driver.waits_in_vain() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
             tokio::select! {
                 biased;
-                step = &mut run => return Ran::Stepped(step),
-                () = leg_token.cancelled(), if !gone => gone = true,
-                () = self.core.clock.sleep(pause) => {
-                    match ledger.renew(self.round.claim(), fence, self.core.now() + lease).await {
-                        Ok(true) => pause = lease / 3,
-                        Ok(false) => return Ran::Overtaken,
-                        // A ledger that is away says nothing about who owns the round; settling will. It may be back long before the lease lapses.
-                        Err(_) => pause = lease / 30,
+                // First, so that no poll of the handler finds its token behind the leg's.
+                () = leg_token.cancelled(), if is_there => match self.is_awaited(held).await {
+                    true => driver.go_on_for_equal_leg(),
+                    false => driver.tell_to_stop(),
+                },
+                step = run => match step {
+                    Some(step) => return Ran::Stepped(step),
+                    None if self.is_awaited(held).await => driver.go_on_for_equal_leg(),
+                    None => grace = Some(self.grace()),
+                },
+                () = over(&mut grace) => {
+                    if !self.give_up(held).await {
+                        return Ran::Cancelled;
+                    }
+                    driver.go_on_for_equal_leg();
+                    grace = None;
+                }
+                () = over(&mut renewal) => {
+                    let Some(pause) = self.renew(held).await else { return Ran::Overtaken };
+                    renewal = Some(self.core.clock.sleep(pause));
+                    // An equal leg may go away as well, and says so to nobody.
+                    if driver.listener() == Listener::EqualLeg && !self.is_awaited(held).await {
+                        driver.tell_to_stop();
                     }
                 }
             }
-            // Those for whom it goes on may go away as well, and say so to nobody: it is asked again with every renewal.
-            if gone && !ledger.release(self.round.claim(), fence, orphan, true).await.unwrap_or(false) {
-                return Ran::Cancelled;
-            }
+        }
+    }
+
+    /// Says that this leg is still at work, and returns when to say so again. None when another leg has the round.
+    async fn renew(&self, held: Option<Held>) -> Option<Duration> {
+        let lease = self.core.limits.lease;
+        match self.core.ledger.renew(self.round.claim(), held?.fence, self.core.now() + lease).await {
+            Ok(true) => Some(lease / 3),
+            Ok(false) => None,
+            // A ledger that is away says nothing about who owns the round; settling will. It may be back long before the lease lapses.
+            Err(_) => Some(lease / 30),
+        }
+    }
+
+    /// Whether an equal leg waits for this one's reply.
+    async fn is_awaited(&self, held: Option<Held>) -> bool {
+        // No run has this fence, so nothing is released.
+        self.give_up(held.map(|held| Held { fence: NO_FENCE, ..held })).await
+    }
+
+    /// Gives the claim up, unless an equal leg waits for the reply: then it is true.
+    async fn give_up(&self, held: Option<Held>) -> bool {
+        let Some(Held { fence, orphan, .. }) = held else { return false };
+        self.core.ledger.release(self.round.claim(), fence, orphan, true).await.unwrap_or(false)
+    }
+
+    /// How long a handler has that was told to stop.
+    fn grace(&self) -> BoxFuture<'static, ()> {
+        match self.core.limits.grace {
+            Duration::ZERO => Box::pin(std::future::ready(())),
+            grace => self.core.clock.sleep(grace),
         }
     }
 
@@ -935,6 +963,17 @@ fn told(request: &mut InputRequest) -> Option<&mut Value> {
 fn millis(time: Duration) -> u64 {
     time.as_millis() as u64
 }
+
+/// Becomes ready when this time is over. Without one, it does not.
+async fn over(time: &mut Option<BoxFuture<'static, ()>>) {
+    match time {
+        Some(time) => time.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A fence that no run has: they are counted from one.
+const NO_FENCE: Fence = 0;
 
 /// A claim that this leg holds.
 #[derive(Clone, Copy)]

@@ -107,35 +107,45 @@ async fn a_panic_wakes_whoever_waits_and_they_run() {
 }
 
 #[tokio::test]
-async fn a_cancelled_first_leg_drops_its_handler() {
+async fn a_first_leg_whose_client_is_gone_runs_on_to_its_end() {
     let (gate, gone) = (Gate::new(), Gone::default());
     let stage = Stage::of(held(0, &gate, &gone)).await;
     let leg = stage.client.start("tools/call", json!({"name": "order"})).await;
     gate.reached().await;
-    assert!(!gone.is_gone());
     leg.cancel().await;
-    stage.events.until(1, CANCELLED).await;
-    assert!(gone.is_gone());
-    assert_eq!(stage.events.stations(), [Station::Started, Station::Ended(Outcome::Cancelled)]);
+    let _ = stage.client.request("tools/list", json!({})).await;
+    stage.clock.advance(secs(60));
+    assert!(!gone.is_gone());
+    gate.open();
+    stage.events.until(1, |station| *station == Station::Ended(Outcome::InputRequired)).await;
+    assert_eq!(stage.runs(), 1);
 }
 
 #[tokio::test]
-async fn cancelled_with_nobody_waiting_the_handler_is_dropped_and_the_round_is_free() {
-    let (gate, gone) = (Gate::new(), Gone::default());
-    let stage = Stage::of(held(1, &gate, &gone)).await;
+async fn a_leg_whose_client_is_gone_keeps_its_claim_while_the_handler_runs_on_and_records_the_reply() {
+    let (gate, gone, ledger) = (Gate::new(), Gone::default(), Faulty::new());
+    let limits = Limits::default().with_wait(secs(3600));
+    let stage = Stage::with(held(1, &gate, &gone), |builder| builder.ledger(ledger.clone()).limits(limits)).await;
     let asked = stage.order().await;
-    let leg = asked.accept("size", small()).start(&stage.client).await;
+    let accepted = asked.accept("size", small());
+    let leg = accepted.start(&stage.client).await;
     gate.reached().await;
     leg.cancel().await;
-    stage.events.until(1, CANCELLED).await;
-    assert!(gone.is_gone());
-    assert_eq!(stage.effects.count(), 0);
-    // Free for any answers, and at once: no lease has to lapse.
-    let retry = asked.decline("size").start(&stage.client).await;
-    gate.reached().await;
+    ledger.asked(Step::Release, 1).await;
+    // Five minutes: ten leases.
+    for renewals in 1..=30 {
+        stage.clock.until_asleep(1).await;
+        stage.clock.advance(secs(10));
+        ledger.asked(Step::Renew, renewals).await;
+    }
+    assert!(!gone.is_gone());
+    asked.decline("size").send(&stage.client).await.frozen();
+    let waiting = accepted.start(&stage.client).await;
+    stage.events.until(1, WAITING).await;
     gate.open();
-    assert_eq!(retry.finish().await.text(), "declined");
-    asked.accept("size", small()).send(&stage.client).await.frozen();
+    assert_eq!(waiting.finish().await.text(), "Small order number 1");
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+    assert_eq!((stage.runs(), stage.effects.count()), (2, 1));
 }
 
 #[tokio::test]
@@ -157,8 +167,20 @@ async fn cancelled_while_an_equal_leg_waits_the_run_goes_on_for_it() {
 
 #[tokio::test]
 async fn a_waiting_leg_that_is_cancelled_no_longer_counts() {
-    let (gate, gone) = (Gate::new(), Gone::default());
-    let stage = Stage::of(held(1, &gate, &gone)).await;
+    let gate = Gate::new();
+    let (tokens, mut handed) = mpsc::unbounded_channel::<CancellationToken>();
+    let handler = gate.clone();
+    let stage = Stage::of(Desk::new(move |turn| {
+        let (gate, tokens) = (handler.clone(), tokens.clone());
+        async move {
+            if turn.round()?.number() == 1 {
+                tokens.send(turn.context.ct.clone()).unwrap();
+                gate.pass().await;
+            }
+            sell(&turn)
+        }
+    }))
+    .await;
     let accepted = stage.order().await.accept("size", small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;
@@ -166,10 +188,14 @@ async fn a_waiting_leg_that_is_cancelled_no_longer_counts() {
     stage.events.until(1, WAITING).await;
     second.cancel().await;
     stage.events.until(1, CANCELLED).await;
-    assert!(!gone.is_gone(), "the one at work does not stop for it");
+    let token = handed.recv().await.unwrap();
+    assert!(!token.is_cancelled(), "the one at work is not told to stop for it");
     first.cancel().await;
-    stage.events.until(2, CANCELLED).await;
-    assert!(gone.is_gone(), "and does not go on for it");
+    token.cancelled().await;
+    gate.open();
+    stage.events.until(1, |station| *station == Station::Ended(Outcome::Complete)).await;
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
+    assert_eq!(stage.runs(), 2);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 mod deploys;
 mod failures;
 mod flows;
+mod left;
 mod others;
 mod rules;
 mod times;
@@ -12,6 +13,7 @@ mod times;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use rmcp::{
@@ -21,7 +23,7 @@ use rmcp::{
     schemars, tool_handler,
 };
 use rounds::{
-    Durable, FlowError, KeyRing, Rounds,
+    Durable, FlowError, KeyRing, Limits, Rounds,
     ledger::MemoryLedger,
     test::{Client, Clock, Events},
 };
@@ -80,6 +82,8 @@ struct Fleet {
     events: Events,
     ledger: MemoryLedger,
     world: Arc<World>,
+    /// None, unless a test is about it.
+    grace: Duration,
 }
 
 impl Fleet {
@@ -90,7 +94,8 @@ impl Fleet {
             gate: Semaphore::new(0),
             reached: Semaphore::new(0),
         };
-        Self { clock: Clock::new(), events: Events::new(), ledger: MemoryLedger::new(), world: Arc::new(world) }
+        let (world, grace) = (Arc::new(world), Duration::ZERO);
+        Self { clock: Clock::new(), events: Events::new(), ledger: MemoryLedger::new(), world, grace }
     }
 
     fn server(&self, route: ToolRoute<Airline>) -> Rounds<Airline> {
@@ -101,6 +106,7 @@ impl Fleet {
             .ledger(self.ledger.clone())
             .clock(self.clock.clone())
             .observe(self.events.clone())
+            .limits(Limits::default().with_grace(self.grace))
             .build()
             .unwrap()
     }

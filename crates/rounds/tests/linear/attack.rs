@@ -24,7 +24,7 @@ use rounds::{
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Count, Tool, Units, stage, stage_with, units, units_until};
+use super::{Count, Tool, Units, stage, stage_with, units, units_until, without_grace};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -100,7 +100,7 @@ async fn a_legacy_client_is_told_of_a_withdrawn_question_while_the_handler_goes_
 async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
     let (reached, dropped) = (Count::default(), Count::default());
     let (at_work, on_drop) = (reached.clone(), dropped.clone());
-    let stage = stage(move |ask: Ask| {
+    let tool = move |ask: Ask| {
         let (reached, guard) = (at_work.clone(), on_drop.on_drop());
         async move {
             let _guard = guard;
@@ -108,7 +108,8 @@ async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
             reached.up();
             std::future::pending().await
         }
-    });
+    };
+    let stage = stage_with(tool, without_grace);
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     let retry = asked.accept("units", json!({"units": "metric"}));
@@ -480,7 +481,7 @@ async fn a_connection_that_closes_leaves_the_handler_to_be_answered_over_another
 async fn a_connection_that_closes_in_the_middle_of_a_leg_ends_its_handler() {
     let (reached, dropped) = (Count::default(), Count::default());
     let (at_work, on_drop) = (reached.clone(), dropped.clone());
-    let stage = stage(move |ask: Ask| {
+    let tool = move |ask: Ask| {
         let (reached, guard) = (at_work.clone(), on_drop.on_drop());
         async move {
             let _guard = guard;
@@ -488,7 +489,8 @@ async fn a_connection_that_closes_in_the_middle_of_a_leg_ends_its_handler() {
             reached.up();
             std::future::pending().await
         }
-    });
+    };
+    let stage = stage_with(tool, without_grace);
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
@@ -500,7 +502,7 @@ async fn a_connection_that_closes_in_the_middle_of_a_leg_ends_its_handler() {
 #[tokio::test(start_paused = true)]
 async fn a_legacy_connection_that_closes_while_a_question_is_open_ends_the_handler() {
     let dropped = Count::default();
-    let stage = stage(units_until(&dropped));
+    let stage = stage_with(units_until(&dropped), without_grace);
     let client = Client::legacy(stage.server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "x"})).await;
     let pushed = client.pushed().await.unwrap();
@@ -600,6 +602,7 @@ enum Place {
     AfterAQuestion,
     /// After one, and together with another.
     BesideAQuestion,
+    /// After a question, in a task of its own.
     InATask,
 }
 
@@ -619,9 +622,7 @@ impl ServerHandler for Busy {
         let (round, ask) = (Round::<CallToolResponse>::from_context(&context)?, Ask::from_context(&context)?);
         let _guard = self.dropped.on_drop();
         let (gate, begun, done) = (self.gate.clone(), self.begun.clone(), self.done.clone());
-        if self.place != Place::InATask {
-            units(ask.clone()).await?;
-        }
+        units(ask.clone()).await?;
         let work = async move {
             let effect = async || {
                 begun.up();
@@ -655,7 +656,7 @@ async fn comes_to_its_end(gate: Arc<Semaphore>, done: Count, dropped: Count) {
 async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg_is_cancelled() {
     let busy = Busy::new(Place::AfterAQuestion);
     let (gate, begun, done, dropped) = (busy.gate.clone(), busy.begun.clone(), busy.done.clone(), busy.dropped.clone());
-    let client = Client::modern(Rounds::new(busy)).await;
+    let client = Client::modern(without_grace(Rounds::builder(busy)).build().unwrap()).await;
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
     begun.reaches(1).await;
@@ -720,8 +721,9 @@ async fn an_effect_comes_to_its_end_when_its_leg_is_dropped() {
 async fn a_cancelled_handler_is_dropped_when_its_effect_ends_in_another_task() {
     let busy = Busy::new(Place::InATask);
     let (gate, begun, done, dropped) = (busy.gate.clone(), busy.begun.clone(), busy.done.clone(), busy.dropped.clone());
-    let client = Client::modern(Rounds::new(busy)).await;
-    let leg = client.start("tools/call", json!({"name": "x"})).await;
+    let client = Client::modern(without_grace(Rounds::builder(busy)).build().unwrap()).await;
+    let asked = client.call("x", json!({})).await.asked();
+    let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
     begun.reaches(1).await;
     leg.cancel().await;
     let _ = client.request("tools/list", json!({})).await;
@@ -733,7 +735,7 @@ async fn an_effect_that_never_comes_to_its_end_does_not_keep_its_handler_for_goo
     let busy = Busy::new(Place::AfterAQuestion);
     let (begun, dropped) = (busy.begun.clone(), busy.dropped.clone());
     let clock = Clock::new();
-    let server = Rounds::builder(busy).clock(clock.clone()).flow_deadline(10 * MINUTE).build().unwrap();
+    let server = without_grace(Rounds::builder(busy)).clock(clock.clone()).flow_deadline(10 * MINUTE).build().unwrap();
     let client = Client::modern(server).await;
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;

@@ -11,7 +11,7 @@ use rounds::{
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::{Count, Stage, Tool, Units, stage, stage_with, units};
+use super::{Count, Stage, Tool, Units, stage, stage_with, units, without_grace};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -127,30 +127,11 @@ async fn one_principal_cannot_take_all_the_places() {
     let _again = client.call("x", json!({})).await.asked();
 }
 
-#[tokio::test]
-async fn a_first_leg_that_is_cancelled_drops_its_handler() {
-    let (dropped, started) = (Count::default(), Count::default());
-    let (on_drop, on_start) = (dropped.clone(), started.clone());
-    let stage = stage(move |_ask: Ask| {
-        let guard = on_drop.on_drop();
-        on_start.up();
-        async move {
-            let _guard = guard;
-            std::future::pending().await
-        }
-    });
-    let client = Client::modern(stage.server.clone()).await;
-    let leg = client.start("tools/call", json!({"name": "x"})).await;
-    started.reaches(1).await;
-    leg.cancel().await;
-    dropped.reaches(1).await;
-}
-
 /// A handler that, once answered, waits at a gate until the test lets it through.
 fn gated() -> (Stage<impl rmcp::ServerHandler>, Arc<Semaphore>, Count, Count) {
     let (gate, reached, dropped) = (Arc::new(Semaphore::new(0)), Count::default(), Count::default());
     let (closed, at_gate, on_drop) = (gate.clone(), reached.clone(), dropped.clone());
-    let stage = stage(move |ask: Ask| {
+    let tool = move |ask: Ask| {
         let (gate, reached, guard) = (closed.clone(), at_gate.clone(), on_drop.on_drop());
         async move {
             let _guard = guard;
@@ -159,8 +140,8 @@ fn gated() -> (Stage<impl rmcp::ServerHandler>, Arc<Semaphore>, Count, Count) {
             drop(gate.acquire().await);
             Ok(units)
         }
-    });
-    (stage, gate, reached, dropped)
+    };
+    (stage_with(tool, without_grace), gate, reached, dropped)
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-use super::{Count, stage, units};
+use super::{Count, stage, stage_with, units, without_grace};
 
 /// A client that speaks HTTP by hand.
 pub(crate) struct Http<H: ServerHandler> {
@@ -98,6 +98,13 @@ impl<H: ServerHandler> Http<H> {
             .header("mcp-method", "tools/call")
             .header("mcp-name", params["name"].as_str().unwrap());
         self.send(request, json!({"id": id, "method": "tools/call", "params": params})).await
+    }
+
+    /// Ends the session.
+    pub(crate) async fn delete(&self) {
+        let request = Request::delete("http://localhost/mcp").header("mcp-protocol-version", "2025-11-25");
+        let request = request.header("mcp-session-id", self.session.as_deref().unwrap());
+        let _ = self.send(request, json!({})).await;
     }
 
     async fn send(
@@ -206,7 +213,7 @@ async fn a_modern_flow_needs_no_session_and_every_leg_is_a_request_of_its_own() 
 async fn a_closed_stream_ends_the_handler() {
     let (reached, dropped) = (Count::default(), Count::default());
     let (at_work, on_drop) = (reached.clone(), dropped.clone());
-    let stage = stage(move |ask: Ask| {
+    let tool = move |ask: Ask| {
         let (reached, guard) = (at_work.clone(), on_drop.on_drop());
         async move {
             let _guard = guard;
@@ -214,7 +221,8 @@ async fn a_closed_stream_ends_the_handler() {
             reached.up();
             std::future::pending().await
         }
-    });
+    };
+    let stage = stage_with(tool, without_grace);
     let http = Http::to(&stage.server, StreamableHttpServerConfig::default());
     let mut first = http.modern(1, json!({"name": "weather"})).await;
     let state = next(&mut first).await["result"]["requestState"].clone();

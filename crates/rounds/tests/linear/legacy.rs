@@ -9,7 +9,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use super::{Count, Units, stage, stage_with, units};
+use super::{Count, Units, stage, stage_with, units, units_until, without_grace};
 
 #[tokio::test]
 async fn the_real_request_is_pushed_and_awaited() {
@@ -148,14 +148,7 @@ async fn a_question_that_is_dropped_is_withdrawn_at_the_client() {
 #[tokio::test]
 async fn a_cancelled_call_ends_its_handler_while_it_waits() {
     let dropped = Count::default();
-    let counted = dropped.clone();
-    let stage = stage(move |ask: Ask| {
-        let guard = counted.on_drop();
-        async move {
-            let _guard = guard;
-            units(ask).await
-        }
-    });
+    let stage = stage_with(units_until(&dropped), without_grace);
     let client = Client::legacy(stage.server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "x"})).await;
     let _pushed = client.pushed().await.unwrap();

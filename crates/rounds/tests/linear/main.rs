@@ -8,6 +8,7 @@ mod budget;
 mod ending;
 mod handlers;
 mod http;
+mod left;
 mod legacy;
 mod routed;
 mod sessions;
@@ -23,7 +24,7 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, BoxFuture, FlowError, Rounds, RoundsBuilder,
+    Ask, BoxFuture, FlowError, Limits, Rounds, RoundsBuilder,
     test::{Clock, Events},
 };
 use serde::Deserialize;
@@ -86,6 +87,11 @@ where
     let builder = Rounds::builder(Tool(tool)).clock(clock.clone()).observe(events.clone());
     let server = configure(builder).build().unwrap();
     Stage { server, clock, events }
+}
+
+/// Leaves no time to a handler that has asked and whose client is gone.
+fn without_grace<H: ServerHandler>(builder: RoundsBuilder<H>) -> RoundsBuilder<H> {
+    builder.limits(Limits::default().with_grace(Duration::ZERO))
 }
 
 /// Asks for units and says what it was told.

@@ -14,7 +14,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use super::{Count, Tool, Units};
+use super::{Count, Tool, Units, without_grace};
 
 /// Carries messages within the process, and does whatever a test wants with them.
 #[derive(Clone, Default)]
@@ -127,7 +127,7 @@ where
                 Some(observer) => builder.observe(observer),
                 None => builder,
             };
-            builder
+            without_grace(builder)
                 .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
                 .audience("fleet")
                 .ledger(ledger.clone())

@@ -14,7 +14,7 @@ use rmcp::{
     tool, tool_router,
 };
 use rounds::{
-    Ask, BuildError, Era, FlowError, Given, Legacy, Round, Rounds, by_era, observe::Outcome, test::Client, text,
+    Ask, BuildError, Era, FlowError, Given, Legacy, Limits, Round, Rounds, by_era, observe::Outcome, test::Client, text,
 };
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ impl Shop {
 
 fn stage(legacy: Legacy) -> Stage {
     let shop = Shop { tool_router: Shop::guards(), ..Shop::default() };
-    Stage::with(shop, |builder| builder.legacy(legacy))
+    Stage::with(shop, |builder| builder.legacy(legacy).limits(Limits::default().with_grace(Duration::ZERO)))
 }
 
 async fn start(client: &Client, tool: &str) -> rounds::test::InFlight {
