@@ -850,6 +850,19 @@ impl Driver {
         self.listener
     }
 
+    /// Has the handler's token cancelled with the leg's for as long as the result is kept: by the thread that cancels the leg's, as a
+    /// handler that is busy in a poll may look at its token.
+    pub(crate) fn forward(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let (leg, token) = (self.leg.clone()?, self.over.take()?.disarm());
+        self.over = Some(token.clone().drop_guard());
+        let forward = Waker::from(Arc::new(Forward(token)));
+        let mut cancelled = Box::pin(leg.cancelled_owned());
+        if cancelled.as_mut().poll(&mut Context::from_waker(&forward)).is_ready() {
+            forward.wake();
+        }
+        Some(cancelled)
+    }
+
     /// The client is gone, and the handler goes on for a leg with equal answers.
     pub(crate) fn go_on_for_equal_leg(&mut self) {
         self.listener = Listener::EqualLeg;
@@ -1156,6 +1169,15 @@ impl Driver {
                 self.rest();
             }
         });
+    }
+}
+
+/// Cancels a token when it is woken.
+struct Forward(CancellationToken);
+
+impl Wake for Forward {
+    fn wake(self: Arc<Self>) {
+        self.0.cancel();
     }
 }
 

@@ -547,6 +547,9 @@ impl<'a> Leg<'a> {
         // The leg's own token counts only as far as `hold_on` says, as rmcp cancels it when the leg is answered. The handler's
         // outlives the leg, and tells whatever the handler started when its part is over, however it ended.
         let leg_token = std::mem::replace(&mut given.1.ct, CancellationToken::new());
+        if held.is_none() && leg_token.is_cancelled() {
+            given.1.ct.cancel();
+        }
         let over = given.1.ct.clone().drop_guard();
         let handler = handler.clone();
         let (frame, era) = (view.frame.clone(), self.peer.era);
@@ -628,6 +631,8 @@ impl<'a> Leg<'a> {
     /// has it. One that has asked, or asks then, has a grace period. Neither is told to stop as long as an equal leg waits for the reply.
     async fn hold_on(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
         let leg_token = driver.leg().unwrap_or_default();
+        // Without a claim no other leg can wait.
+        let _forwarding = if held.is_none() { driver.forward() } else { None };
         let (mut renewal, mut grace) = (held.map(|_| self.core.clock.sleep(self.core.limits.lease / 3)), None);
         loop {
             let (is_there, in_grace) = (driver.listener() == Listener::Client, grace.is_some());

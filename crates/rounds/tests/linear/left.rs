@@ -188,7 +188,7 @@ async fn a_closed_response_tells_a_handler_that_has_not_asked_and_drops_nothing(
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_session_tells_a_handler_that_has_not_asked_when_its_call_is_cancelled_or_the_session_ends() {
     for ends in [false, true] {
         let probe = Probe::new();
@@ -420,7 +420,6 @@ async fn a_leg_whose_client_was_gone_before_it_began_sends_no_question_and_its_h
     let probe = Probe::new();
     let stage = Stage::of(&probe, |probe, context| async move {
         let _guard = probe.dropped.on_drop();
-        tokio::task::yield_now().await;
         if context.ct.is_cancelled() {
             probe.told.up();
         }
@@ -441,4 +440,25 @@ async fn a_leg_whose_client_was_gone_before_it_began_sends_no_question_and_its_h
     stage.passes(1, GRACE).await;
     assert!(leg.await.unwrap().is_err());
     assert_eq!((probe.told.get(), probe.dropped.get(), stage.asks(), stage.server.waiting()), (1, 1, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_is_busy_in_a_poll_sees_its_token_cancelled_meanwhile() {
+    for era in [Era::Modern, Era::Legacy] {
+        let probe = Probe::new();
+        let stage = Stage::of(&probe, |probe, context| async move {
+            tokio::task::yield_now().await;
+            probe.charged.up();
+            while !context.ct.is_cancelled() {
+                std::thread::yield_now();
+            }
+            probe.told.up();
+            Ok(String::new())
+        });
+        let client = Client::connect(stage.server.clone(), era, json!({})).await;
+        let leg = start(&client).await;
+        probe.charged.reaches(1).await;
+        leg.cancel().await;
+        probe.told.reaches(1).await;
+    }
 }
