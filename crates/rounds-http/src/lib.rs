@@ -49,7 +49,8 @@
 //!   they are to be shown, in both lanes: see [`rounds::order`].
 //!
 //! The handler's token is cancelled as with rmcp: when the answer is there, when the client is gone, and when the server stops. A
-//! handler that is told so is never dropped; it goes on in a task of its own, to its end, for as long as the runtime does.
+//! handler that is told so goes on in a task of its own, to its end, for as long as the runtime does. Only one that has asked is dropped
+//! when its [grace period](rounds::Limits::grace) is over.
 
 mod accept;
 mod dispatch;

@@ -111,7 +111,7 @@ pub enum Outcome {
         /// Its code.
         code: i32,
     },
-    /// The client went away.
+    /// The client went away, and the handler was dropped before it came to an end.
     Cancelled,
     /// The handler panicked.
     Panicked,

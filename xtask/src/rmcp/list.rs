@@ -26,14 +26,6 @@ pub(super) const DIFFERENT: [Difference; 3] = [
         with: &[Http::Endpoint],
         why: "on purpose: an endpoint serves pages of its own hosts and of the origins listed, and no other pages",
     },
-    Difference {
-        tests: &[
-            "test_streamable_http_disconnect_cancel::stateless_json_client_disconnect_cancels_request",
-            "test_streamable_http_disconnect_cancel::stateless_sse_client_disconnect_cancels_request",
-        ],
-        with: &[Http::Rmcp, Http::Endpoint],
-        why: "a fault: when a client disconnects, the handler is dropped before it sees that its token was cancelled",
-    },
 ];
 
 /// What serves HTTP.

@@ -13,6 +13,7 @@ mod handlers;
 mod http2;
 mod lanes;
 mod order;
+mod left;
 mod origins;
 #[cfg(feature = "port")]
 mod port;

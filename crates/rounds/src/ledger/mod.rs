@@ -74,7 +74,8 @@ pub trait Ledger: Any + Send + Sync {
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
-    /// is true: the owner has to go on for them.
+    /// is true: the owner has to go on for them. With a fence that is not the newest nothing is released either, and the answer is the
+    /// same: with the fence 0, which no run has, the owner asks whether somebody waits.
     ///
     /// One that fails is not repeated by who called it. A ledger that can do it later should, as those who wait for the round
     /// otherwise wait for the end of its lease, and a handler that waits on another instance may be lost to them.

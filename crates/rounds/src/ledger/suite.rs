@@ -184,11 +184,17 @@ async fn an_awaited_round_is_not_released(ledger: &impl Ledger) {
     let Claimed::Running(waiting) = claim(ledger, round, bid("yes")).await else {
         panic!("an equal leg waits");
     };
+    // A fence that no run has only asks whether a leg waits.
+    let kept = ledger.release(round, 0, Orphan::Free, true).await;
+    assert!(kept.expect("the ledger is there"), "an equal leg waits, whatever the fence");
     let kept = ledger.release(round, fence, Orphan::Free, true).await;
     assert!(kept.expect("the ledger is there"), "an equal leg waits: the run goes on for it");
     let again = claim(ledger, round, bid("yes")).await;
     assert!(matches!(again, Claimed::Running(_)), "{again:?}");
     drop((waiting, again));
+    let kept = ledger.release(round, 0, Orphan::Dead, true).await;
+    assert!(!kept.expect("the ledger is there"), "the waiters went away");
+    assert!(ledger.renew(round, fence, now() + LEASE).await.expect("the ledger is there"), "nothing was released");
     let kept = ledger.release(round, fence, Orphan::Free, true).await;
     assert!(!kept.expect("the ledger is there"), "the waiters went away");
     fresh(ledger, round, bid("yes")).await;

@@ -165,7 +165,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// ```
     ///
     /// The value is kept as JSON, in the sealed state and in the ledger. An effect that has begun comes to its end, also when
-    /// its client goes away, for as long as a [flow may take](crate::RoundsBuilder::flow_deadline); what stands after it does
+    /// its handler is dropped, for as long as a [flow may take](crate::RoundsBuilder::flow_deadline); what stands after it does
     /// not begin then. Two windows remain. A process that dies between the
     /// effect and its record runs it again: pass [`once_key`](Self::once_key) along, and whoever has the effect can tell.
     /// And the first leg of a flow has no name yet that a client could retry: a call that is sent again is another flow.

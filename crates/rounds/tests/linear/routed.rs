@@ -7,14 +7,14 @@ use std::{
 };
 
 use rounds::{
-    Ask, BoxFuture, BuildError, FlowError, Inbox, KeyRing, Refusal, Relay, RelayError, Rounds,
+    Ask, BoxFuture, BuildError, FlowError, Inbox, KeyRing, Limits, Refusal, Relay, RelayError, Rounds,
     ledger::MemoryLedger,
     observe::{Event, Observe, Outcome, Station},
     test::{Client, Clock, Events},
 };
 use serde_json::json;
 
-use super::{Count, Tool, Units, without_grace};
+use super::{Count, Tool, Units};
 
 /// Carries messages within the process, and does whatever a test wants with them.
 #[derive(Clone, Default)]
@@ -114,11 +114,20 @@ where
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
     fn of(tool: F) -> Self {
-        Self::observed(tool, None)
+        Self::new(tool, None, Duration::ZERO)
     }
 
     /// One whose instance `a` has another observer.
     fn observed(tool: F, observer: Option<Clumsy>) -> Self {
+        Self::new(tool, observer, Duration::ZERO)
+    }
+
+    /// One that leaves time to a handler whose client is gone.
+    fn with_grace(tool: F, grace: Duration) -> Self {
+        Self::new(tool, None, grace)
+    }
+
+    fn new(tool: F, observer: Option<Clumsy>, grace: Duration) -> Self {
         let (hub, clock, ledger) = (Hub::default(), Clock::new(), MemoryLedger::new());
         let events = [Events::new(), Events::new()];
         let instance = |name: &str, events: &Events, observer: Option<Clumsy>| {
@@ -127,7 +136,8 @@ where
                 Some(observer) => builder.observe(observer),
                 None => builder,
             };
-            without_grace(builder)
+            builder
+                .limits(Limits::default().with_grace(grace))
                 .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
                 .audience("fleet")
                 .ledger(ledger.clone())
@@ -375,6 +385,42 @@ async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
     fleet.events[1].until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
     answer.send(&a).await.frozen();
     assert_eq!(begun.get(), 1);
+}
+
+#[tokio::test]
+async fn a_handler_whose_leg_is_cancelled_elsewhere_has_its_grace_period_and_its_reply_is_recorded() {
+    let work = Work::default();
+    let fleet = Fleet::with_grace(work.tool(), Duration::from_secs(5));
+    let (a, b) = fleet.clients().await;
+    let units = a.call("weather", json!({})).await.asked();
+    let answer = units.accept("units", json!({"units": "metric"}));
+    for ends in [true, false] {
+        let units = a.call("weather", json!({})).await.asked();
+        let answer = units.accept("units", json!({"units": "metric"}));
+        let leg = answer.start(&b).await;
+        work.begun.reaches(if ends { 1 } else { 2 }).await;
+        let sleepers = fleet.clock.sleepers();
+        leg.cancel().await;
+        fleet.events[1].until(if ends { 1 } else { 2 }, |station| *station == Station::Ended(Outcome::Cancelled)).await;
+        // The instance where the leg landed no longer listens for signs of life, and the owner has begun the grace period.
+        in_time(fleet.clock.until_asleep(sleepers)).await;
+        if ends {
+            work.release.notify_one();
+            work.dropped.reaches(1).await;
+            assert_eq!(answer.send(&a).await.text(), "Metric");
+        } else {
+            fleet.clock.advance(Duration::from_millis(4999));
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(work.dropped.get(), 1);
+            fleet.clock.advance(Duration::from_millis(1));
+            work.dropped.reaches(2).await;
+            answer.send(&a).await.frozen();
+        }
+    }
+    work.release.notify_one();
+    assert_eq!(answer.send(&b).await.text(), "Metric", "another call is not concerned");
 }
 
 #[tokio::test]
