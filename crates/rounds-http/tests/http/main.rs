@@ -12,8 +12,8 @@ mod flows;
 mod handlers;
 mod http2;
 mod lanes;
-mod order;
 mod left;
+mod order;
 mod origins;
 #[cfg(feature = "port")]
 mod port;

@@ -100,13 +100,6 @@ impl<H: ServerHandler> Http<H> {
         self.send(request, json!({"id": id, "method": "tools/call", "params": params})).await
     }
 
-    /// Ends the session.
-    pub(crate) async fn delete(&self) {
-        let request = Request::delete("http://localhost/mcp").header("mcp-protocol-version", "2025-11-25");
-        let request = request.header("mcp-session-id", self.session.as_deref().unwrap());
-        let _ = self.send(request, json!({})).await;
-    }
-
     async fn send(
         &self,
         request: http::request::Builder,

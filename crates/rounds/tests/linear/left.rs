@@ -197,7 +197,7 @@ async fn a_session_tells_a_handler_that_has_not_asked_when_its_call_is_cancelled
         let _stream = http.legacy(json!({"id": 1, "method": "tools/call", "params": {"name": "buy"}})).await;
         probe.charged.reaches(1).await;
         if ends {
-            http.delete().await;
+            let _ = http.delete().await;
         } else {
             let cancelled = json!({"method": "notifications/cancelled", "params": {"requestId": 1}});
             let _ = http.legacy(cancelled).await;
