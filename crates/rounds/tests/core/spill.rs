@@ -163,3 +163,38 @@ async fn a_ledger_that_is_away_lets_no_token_out_that_leads_nowhere() {
     ledger.is_away_at(crate::common::ledger::Step::Spill);
     asks_for_a_retry(&stage.client.call("4000", json!({})).await);
 }
+
+/// Keeps nothing in the first round, and this many bytes in the second.
+fn later() -> Desk {
+    Desk::new(|turn| async move {
+        let round = turn.round()?;
+        let bytes: usize = turn.target.parse().expect("a number of bytes");
+        match round.number() {
+            0 => round.ask_form::<String>("size", "Which size?"),
+            1 => round.asks().form::<String>("sure", "Sure?").state(&"x".repeat(bytes)).send(),
+            _ => told(&turn, round.state::<String>()?.unwrap_or_default().len()),
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_state_that_finds_no_room_is_said_in_words_or_may_be_sent_again_and_nothing_is_left_of_it() {
+    let ledger = MemoryLedger::new().with_claim_bytes(5000);
+    let spilling = |builder: RoundsBuilder<Desk>| builder.ledger(ledger.clone()).spill().limits(small_tokens());
+    let stage = Stage::with(hoarder(), spilling).await;
+    let busy = stage.client.call("4000", json!({})).await;
+    assert!(busy.is_tool_error());
+    assert_eq!(busy.text(), "the server is busy: try again in a moment");
+    assert_eq!(ledger.claim_bytes(), 0);
+
+    let stage = Stage::with(later(), spilling).await;
+    let accepted = stage.client.call("4000", json!({})).await.asked().accept("size", small());
+    for _ in 0..2 {
+        asks_for_a_retry(&accepted.send(&stage.client).await);
+    }
+    assert_eq!((ledger.claims(), ledger.claim_bytes()), (1, 64), "the round was given back");
+    let _more = ledger.clone().with_claim_bytes(10_000);
+    let asked = accepted.send(&stage.client).await.asked();
+    let done = asked.accept("sure", json!({"sure": "yes"})).send(&stage.client).await.text();
+    assert_eq!(done, "4000 kept, number 0");
+}

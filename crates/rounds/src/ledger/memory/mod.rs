@@ -33,7 +33,8 @@ use crate::clock::{BoxFuture, Timestamp};
 /// assert_eq!(ledger.claims(), 0);
 /// ```
 ///
-/// States that [spill](crate::RoundsBuilder::spill) count with the claims, by their size.
+/// States that [spill](crate::RoundsBuilder::spill) count with the claims, by their size, and may take half of the room: a first leg can make one,
+/// and answers need the rest.
 ///
 /// Where the server tells [principals](crate::Principal) apart, one of them gets a part of the room for claims, and all callers without a
 /// principal together get another: see [`with_principal_bytes`](Self::with_principal_bytes) and
@@ -62,6 +63,7 @@ impl MemoryLedger {
             table: Table::new(),
             held: Vec::new(),
             free: Vec::new(),
+            spilled: 0,
             shares: Shares::new(Self::CLAIM_BYTES),
             replies: Replies::new(Self::REPLY_BYTES),
         };
@@ -190,6 +192,8 @@ struct Records {
     held: Vec<Option<Box<Held>>>,
     /// The places in `held` that none has.
     free: Vec<u32>,
+    /// How many bytes of states there are.
+    spilled: usize,
     shares: Shares,
     replies: Replies,
 }
@@ -205,7 +209,11 @@ struct Held {
 
 impl Held {
     fn bytes(&self) -> usize {
-        HELD_BYTES + self.spill.as_ref().map_or(0, |state| state.len())
+        HELD_BYTES + self.spilled()
+    }
+
+    fn spilled(&self) -> usize {
+        self.spill.as_ref().map_or(0, |state| state.len())
     }
 
     fn is_awaited(&self) -> bool {
@@ -227,7 +235,7 @@ impl Records {
         let place = match self.table.find(name) {
             Some(place) => place,
             None => {
-                self.make_room(bid.keep, CLAIM_BYTES + HELD_BYTES)?;
+                self.make_room(bid.keep, 0)?;
                 self.insert(name, bid.keep)
             }
         };
@@ -292,22 +300,30 @@ impl Records {
         }
     }
 
-    /// Sees to it that there is room for so many bytes.
-    fn make_room(&mut self, keep: Keep, bytes: usize) -> Result<(), LedgerError> {
-        let Err(full) = self.shares.fits(keep.share, bytes) else { return Ok(()) };
+    /// Sees to it that there is room for a claim and so many bytes of a state.
+    fn make_room(&mut self, keep: Keep, state: usize) -> Result<(), LedgerError> {
+        let Err(full) = self.fits(keep, state) else { return Ok(()) };
         for _ in 0..FORGOTTEN_FOR_ROOM / FORGOTTEN {
             if self.forget_expired(keep.now, FORGOTTEN) == 0 {
                 break;
             }
-            if self.shares.fits(keep.share, bytes).is_ok() {
+            if self.fits(keep, state).is_ok() {
                 return Ok(());
             }
         }
         Err(full)
     }
 
+    fn fits(&self, keep: Keep, state: usize) -> Result<(), LedgerError> {
+        let limit = self.shares.limit() / 2;
+        if state > 0 && self.spilled.saturating_add(state) > limit {
+            return Err(LedgerError::Full { whose: "states that do not fit into their tokens", limit });
+        }
+        self.shares.fits(keep.share, (CLAIM_BYTES + HELD_BYTES).saturating_add(state))
+    }
+
     fn make_room_for(&mut self, spill: &Spill) -> Result<(), LedgerError> {
-        self.make_room(spill.keep, CLAIM_BYTES + HELD_BYTES + spill.state.len())
+        self.make_room(spill.keep, spill.state.len())
     }
 
     /// Keeps a claim of which nothing is known yet, for which there is room.
@@ -367,6 +383,7 @@ impl Records {
     fn hold(&mut self, place: Place, held: Held) {
         let slot = &mut self.table[place];
         self.shares.add(slot.share, held.bytes());
+        self.spilled += held.spilled();
         let held = Some(Box::new(held));
         let number = match self.free.pop() {
             Some(number) => {
@@ -401,6 +418,7 @@ impl Records {
             State::Held(number) => {
                 let mut held = self.held[number as usize].take()?;
                 self.shares.subtract(slot.share, held.bytes());
+                self.spilled -= held.spilled();
                 self.free.push(number);
                 held.wake();
                 Some(held)
@@ -603,7 +621,7 @@ mod tests {
     #[tokio::test]
     async fn a_state_counts_with_its_size_and_one_that_does_not_fit_changes_nothing() {
         let ledger = MemoryLedger::new().with_claim_bytes(2 * (CLAIM_BYTES + HELD_BYTES) + 1000);
-        let refused = ledger.spill(spill(1, keep(0, 100), &[0; 1200])).await;
+        let refused = ledger.spill(spill(1, keep(0, 100), &[0; 700])).await;
         assert!(matches!(refused, Err(LedgerError::Full { .. })), "{refused:?}");
         assert_eq!((ledger.claims(), ledger.claim_bytes()), (0, 0));
         ledger.spill(spill(1, keep(0, 100), &[1; 600])).await.unwrap();
@@ -621,6 +639,22 @@ mod tests {
         assert!(ledger.settle(round(1), fence, Some(vec![9]), next(), vec![]).await.unwrap());
         let claimed = ledger.claim(round(2), bid(1, 100)).await;
         assert!(matches!(claimed, Ok(Claimed::Fresh { spilled: Some(state), .. }) if state == [2; 600]));
+    }
+
+    #[tokio::test]
+    async fn states_leave_half_of_the_room_to_claims() {
+        let ledger = MemoryLedger::new().with_claim_bytes(100_000);
+        for number in 0..5 {
+            ledger.spill(spill(number, keep(0, 100), &[0; 10_000])).await.unwrap();
+        }
+        let refused = ledger.spill(spill(6, keep(0, 100), &[0; 1])).await.unwrap_err();
+        assert!(refused.to_string().contains("states that do not fit into their tokens"), "{refused}");
+        for number in 10..700 {
+            answered(&ledger, round(number), bid(0, 100), None).await;
+        }
+        answered(&ledger, round(1), bid(0, 100), None).await;
+        ledger.spill(spill(6, keep(0, 100), &[0; 1])).await.unwrap();
+        ledger.spill(spill(7, keep(100, 200), &[0; 50_000])).await.expect("there is room for all of them again");
     }
 
     #[tokio::test]
@@ -669,7 +703,7 @@ mod tests {
             drop(ledger.claim(round(101), bid(1000, 2000)).await.unwrap());
         }
         let records = ledger.records();
-        assert_eq!(records.shares.used(), CLAIM_BYTES + HELD_BYTES);
+        assert_eq!((records.shares.used(), records.spilled), (CLAIM_BYTES + HELD_BYTES, 0));
         assert_eq!((records.replies.bytes(), records.held.iter().flatten().count()), (0, 1));
     }
 
