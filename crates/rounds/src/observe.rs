@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn one_refusal_a_second_is_logged_for_each_reason_with_the_number_of_the_others() {
         let log = RefusalLog::default();
-        let at = |millis| Timestamp::from_millis(1_800_000_000_000 + millis);
+        let at = |millis: u64| Timestamp::from_millis(1_800_000_000_000 + millis);
         assert_eq!(log.passes(Refusal::NotAToken, at(0)), Some(0));
         for millis in 1..1000 {
             assert_eq!(log.passes(Refusal::NotAToken, at(millis)), None);

@@ -9,7 +9,7 @@ pub(super) const TESTS: usize = 672;
 pub(super) const SERVERS: usize = 262;
 
 /// Tests that are expected to fail, and why. The table in `docs/interop.md` has them too.
-pub(super) const DIFFERENT: [Difference; 3] = [
+pub(super) const DIFFERENT: [Difference; 2] = [
     Difference {
         tests: &["test_mrtr_behavior::old_protocol_rejects_input_required"],
         with: &[Http::Rmcp, Http::Endpoint],
