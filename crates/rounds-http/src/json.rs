@@ -183,7 +183,7 @@ mod tests {
         leaf.prop_recursive(5, 60, 6, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
-                prop::collection::btree_map(any::<String>(), inner, 0..6).prop_map(|map| Value::from_iter(map)),
+                prop::collection::btree_map(any::<String>(), inner, 0..6).prop_map(Value::from_iter),
             ]
         })
     }
