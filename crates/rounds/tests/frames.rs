@@ -3,8 +3,6 @@
 //!
 //! Alone in its binary, as it counts every allocation of the process.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
-
 use std::alloc::System;
 
 use rmcp::{

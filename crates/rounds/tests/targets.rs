@@ -64,8 +64,7 @@ impl ServerHandler for Paged {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let mut listed = ListPromptsResult::default();
-        listed.prompts = vec![Prompt::new("recipe", Some(""), None)];
+        let listed = ListPromptsResult::with_all_items(vec![Prompt::new("recipe", Some(""), None)]);
         Ok(listed)
     }
 }
