@@ -46,7 +46,7 @@ async fn the_name_of_a_request_cannot_pass_for_a_line_of_the_log() {
     let response: Value = send(&server, &request, &[]).await.json().await.unwrap();
     assert_eq!((&response["id"], &response["error"]["code"]), (&request["id"], &json!(-32602)));
     let logged = server.logged().await;
-    assert!(logged.contains(r"1\nforged \u{1b}[2J") && logged.ends_with("}"), "{logged}");
+    assert!(logged.contains(r"1\nforged \u{1b}[2J") && logged.ends_with("more=0"), "{logged}");
 }
 
 #[tokio::test]
