@@ -17,7 +17,7 @@ const CASES: [(&str, u64); 5] = [("seal", 200), ("open", 200), ("guard", 100), (
 ///
 /// From run to run on one machine it differs by some 0.02 %, for the hash tables are seeded anew. Another compiler or a new
 /// version of a dependency moves it by a few percent, and that is to be no alarm; a copy too many in a leg is more than that.
-const TOLERANCE: f64 = 5.0;
+const TOLERANCE: f64 = 9.5;
 
 type Counts = BTreeMap<String, u64>;
 
