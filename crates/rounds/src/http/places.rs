@@ -1,7 +1,7 @@
 //! How many legacy sessions there are, whose they are, and which of them ends when there are too many.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -34,13 +34,11 @@ pub(crate) enum Full {
 }
 
 impl Places {
-    /// A session begins, of somebody who is not known yet. It makes no room for itself before it is [admitted](Self::admit).
+    /// A session begins, of somebody who is not known yet. It takes no place before it is [admitted](Self::admit).
     pub(crate) fn enter(&self, id: SessionId, home: Arc<LocalSessionManager>) {
-        let mut taken = self.lock();
-        let session =
-            Session { home, owner: None, places: 1, is_admitted: false, in_flight: vec![None], idle_since: None };
-        taken.add(&session);
-        taken.sessions.insert(id, session);
+        let in_flight = HashMap::from([(None, 1)]);
+        let session = Session { home, owner: None, places: 0, in_flight, idle_since: None };
+        self.lock().sessions.insert(id, session);
     }
 
     /// Gives a session to its owner, with as many places as it takes, and says which others have to end for it: idle ones, those first that were not used for the
@@ -54,25 +52,22 @@ impl Places {
         identifies_principals: bool,
     ) -> Result<Vec<Evicted>, Full> {
         let mut taken = self.lock();
-        let Some(session) = taken.sessions.get(id).filter(|session| !session.is_admitted) else { return Ok(vec![]) };
-        let before = Cost { owner: session.owner, places: session.places };
-        let evicted = taken.room(before, Cost { owner, places }, limits, identifies_principals)?;
-        let evicted = evicted.into_iter().filter_map(|id| {
-            let home = taken.remove(&id)?.home;
-            Some(Evicted { id, home })
-        });
-        let evicted = evicted.collect();
-        if let Some(mut session) = taken.remove(id) {
-            (session.owner, session.places, session.is_admitted) = (owner, places, true);
-            taken.add(&session);
-            taken.sessions.insert(id.clone(), session);
+        if taken.sessions.get(id).is_none_or(|session| session.places > 0) {
+            return Ok(vec![]);
+        }
+        let ended = taken.room(owner, places, limits, identifies_principals)?;
+        let evicted = ended.into_iter().filter_map(|id| Some(Evicted { home: taken.remove(&id)?.home, id })).collect();
+        if let Some(session) = taken.sessions.get_mut(id) {
+            (session.owner, session.places) = (owner, places);
+            taken.places += places;
+            taken.shares.entry(owner).or_default().places += places;
         }
         Ok(evicted)
     }
 
     /// Whether a session that is served was admitted.
     pub(crate) fn is_admitted(&self, id: &SessionId) -> bool {
-        self.lock().sessions.get(id).is_some_and(|session| session.is_admitted)
+        self.lock().sessions.get(id).is_some_and(|session| session.places > 0)
     }
 
     pub(crate) fn contains(&self, id: &SessionId) -> bool {
@@ -83,16 +78,19 @@ impl Places {
     pub(crate) fn begin(&self, id: &SessionId, request: Option<RequestId>) -> bool {
         let mut taken = self.lock();
         taken.wake(id);
-        taken.sessions.get_mut(id).map(|session| session.in_flight.push(request)).is_some()
+        taken.sessions.get_mut(id).map(|session| *session.in_flight.entry(request).or_default() += 1).is_some()
     }
 
     /// A request ends.
-    pub(crate) fn end(&self, id: &SessionId, request: Option<&RequestId>) {
+    pub(crate) fn end(&self, id: &SessionId, request: Option<RequestId>) {
         let mut taken = self.lock();
         let Some(session) = taken.sessions.get_mut(id) else { return };
-        if let Some(at) = session.in_flight.iter().position(|begun| begun.as_ref() == request) {
-            session.in_flight.swap_remove(at);
-            taken.rest(id);
+        if let Entry::Occupied(mut begun) = session.in_flight.entry(request) {
+            *begun.get_mut() -= 1;
+            if *begun.get() == 0 {
+                begun.remove();
+                taken.rest(id);
+            }
         }
     }
 
@@ -121,9 +119,10 @@ impl Places {
 struct Session {
     home: Arc<LocalSessionManager>,
     owner: Owner,
+    /// None before it is admitted.
     places: usize,
-    is_admitted: bool,
-    in_flight: Vec<Option<RequestId>>,
+    /// How often each request is: a client may use a name twice.
+    in_flight: HashMap<Option<RequestId>, usize>,
     /// Its turn among those that are idle.
     idle_since: Option<u64>,
 }
@@ -143,36 +142,29 @@ struct Share {
     idle: BTreeMap<u64, SessionId>,
 }
 
-#[derive(Clone, Copy)]
-struct Cost {
-    owner: Owner,
-    places: usize,
-}
-
 impl Taken {
-    /// Which sessions have to end for one to cost something else than before.
+    /// Which sessions have to end for one of this owner that takes so many places.
     fn room(
         &self,
-        before: Cost,
-        after: Cost,
+        owner: Owner,
+        places: usize,
         limits: &Limits,
         identifies_principals: bool,
-    ) -> Result<Vec<SessionId>, Full> {
+    ) -> Result<HashSet<SessionId>, Full> {
         // The other half is for those who are known.
-        let (share, full): (usize, fn(usize) -> Full) = match after.owner {
+        let (share, full): (usize, fn(usize) -> Full) = match owner {
             Some(_) => (limits.sessions_per_principal, |limit| Full::OfPrincipal { limit }),
             None if identifies_principals => (limits.sessions / 2, |limit| Full::Anonymous { limit }),
             None => (limits.sessions, |limit| Full::All { limit }),
         };
-        let theirs = self.shares.get(&after.owner);
-        let (nobody, empty) = (0, BTreeMap::new());
-        let mut of_share = theirs.map_or(nobody, |theirs| theirs.places) + after.places;
-        if before.owner == after.owner {
-            of_share -= before.places;
+        if places > share {
+            return Err(full(share));
         }
-        let mut in_all = self.places - before.places + after.places;
+        let (theirs, empty) = (self.shares.get(&owner), BTreeMap::new());
+        let mut of_share = theirs.map_or(0, |theirs| theirs.places) + places;
+        let mut in_all = self.places + places;
         let their_idle = theirs.map_or(&empty, |theirs| &theirs.idle);
-        let mut ended = Vec::new();
+        let mut ended = HashSet::new();
         let mut end = |idle: &BTreeMap<u64, SessionId>, enough: &dyn Fn(usize, usize) -> bool| {
             for id in idle.values() {
                 if enough(of_share, in_all) {
@@ -180,10 +172,10 @@ impl Taken {
                 }
                 let Some(session) = self.sessions.get(id).filter(|_| !ended.contains(id)) else { continue };
                 in_all -= session.places;
-                if session.owner == after.owner {
+                if session.owner == owner {
                     of_share -= session.places;
                 }
-                ended.push(id.clone());
+                ended.insert(id.clone());
             }
             enough(of_share, in_all)
         };
@@ -191,16 +183,11 @@ impl Taken {
             return Err(full(share));
         }
         // A caller without a principal ends no session of one who has one.
-        let idle = if after.owner.is_none() { their_idle } else { &self.idle };
+        let idle = if owner.is_none() { their_idle } else { &self.idle };
         if !end(idle, &|_, in_all| in_all <= limits.sessions) {
             return Err(Full::All { limit: limits.sessions });
         }
         Ok(ended)
-    }
-
-    fn add(&mut self, session: &Session) {
-        self.places += session.places;
-        self.shares.entry(session.owner).or_default().places += session.places;
     }
 
     fn remove(&mut self, id: &SessionId) -> Option<Session> {
@@ -263,7 +250,9 @@ mod tests {
                 Ok(_) => self.places.end(&id, None),
                 Err(_) => self.places.leave(&id),
             }
-            Ok(admitted?.into_iter().map(|evicted| evicted.id.to_string()).collect())
+            let mut ended: Vec<_> = admitted?.into_iter().map(|evicted| evicted.id.to_string()).collect();
+            ended.sort();
+            Ok(ended)
         }
 
         fn call(&self, id: &str, request: i64) -> bool {
@@ -271,7 +260,7 @@ mod tests {
         }
 
         fn answer(&self, id: &str, request: i64) {
-            self.places.end(&id.into(), Some(&RequestId::Number(request)));
+            self.places.end(&id.into(), Some(RequestId::Number(request)));
         }
     }
 

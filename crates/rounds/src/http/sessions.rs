@@ -148,7 +148,7 @@ impl SessionManager for Sessions {
             && let Some(request) = &cancelled.params.request_id
         {
             // Its client does not wait for it any more, and rmcp sends no response to it.
-            self.places().end(id, Some(request));
+            self.places().end(id, Some(request.clone()));
         }
         self.local.accept_message(id, message).await
     }
@@ -199,7 +199,7 @@ impl<'a> Begun<'a> {
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        if let Some(request) = &self.request {
+        if let Some(request) = self.request.take() {
             self.places.end(self.id, Some(request));
         }
     }
@@ -233,8 +233,8 @@ impl Transport<RoleServer> for SessionTransport {
         let (sent, id, places) = (self.inner.send(message), self.id.clone(), self.places.clone());
         async move {
             let sent = sent.await;
-            if let Some(answered) = answered {
-                places.end(&id, Some(&answered));
+            if answered.is_some() {
+                places.end(&id, answered);
             }
             sent
         }

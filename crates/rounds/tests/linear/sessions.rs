@@ -88,6 +88,24 @@ async fn the_session_that_was_idle_for_the_longest_time_ends_for_a_new_one() {
     assert_eq!(server.sessions().count(), 3);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_begin_at_once_find_room_for_each_other_and_exceed_nothing() {
+    let server = server(5, 100);
+    let opened = (0..100).map(|_| {
+        let http = to(&server);
+        tokio::spawn(async move { http.initialize("2025-11-25", json!({})).await.1 })
+    });
+    let mut served = 0;
+    for opened in opened.collect::<Vec<_>>() {
+        served += usize::from(opened.await.unwrap()["result"].is_object());
+    }
+    // One that begins while all others do may be refused, as none of them is idle yet.
+    assert!(served >= 5, "{served}");
+    assert!(server.sessions().count() <= 5, "{}", server.sessions().count());
+    let last = open(&to(&server)).await;
+    assert!(is_open(&last).await);
+}
+
 #[tokio::test]
 async fn a_session_with_a_call_in_flight_is_not_ended_and_goes_on() {
     let http = to(&server(2, 100));
