@@ -90,6 +90,13 @@ pub enum FlowError {
     /// The flow is over, so nobody is there to be asked. A task that outlives its handler meets this.
     #[error("the call has ended: there is nobody left to ask")]
     FlowEnded,
+    /// A question was awaited in a call that blocks the thread which runs its handler, such as `Handle::block_on` in
+    /// `tokio::task::block_in_place`. It can be sent only when the handler yields.
+    #[error(
+        "a question was awaited in a blocking call, on the thread that runs its handler, and could not be sent: `.await` it in the \
+         handler, or do the blocking work in `tokio::task::spawn_blocking`"
+    )]
+    Blocked,
     /// The flow has taken longer than it may.
     #[error("this call has taken longer than it may: start it again")]
     DeadlinePassed,
@@ -299,6 +306,7 @@ impl FlowError {
             | Self::Busy(_) => Wire::Words(internal(words)),
             Self::NoPrincipal => told(invalid(words), Meaning::Final),
             Self::FlowEnded
+            | Self::Blocked
             | Self::Concurrent
             | Self::Strayed
             | Self::QuestionChanged { .. }
@@ -441,6 +449,7 @@ mod tests {
             (FlowError::TooManyFrames { limit: 1 }, -32603, Null, true),
             (FlowError::TooManyFrameBytes { limit: 1 }, -32603, Null, true),
             (FlowError::FlowEnded, -32603, Null, false),
+            (FlowError::Blocked, -32603, Null, false),
             (FlowError::DeadlinePassed, -32603, Null, true),
             (FlowError::MissingCapability { required }, -32021, lacking, false),
             (FlowError::LegacyClient, -32600, Null, true),

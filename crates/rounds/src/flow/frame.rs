@@ -378,6 +378,16 @@ pub(crate) enum Ending {
 }
 
 impl Frame {
+    /// Whether to wake this waker is to wake the frame.
+    pub(super) fn is_woken_by(&self, waker: &Waker) -> bool {
+        let before = std::mem::take(&mut self.state().woken);
+        waker.wake_by_ref();
+        let mut state = self.state();
+        let woken = state.woken;
+        state.woken |= before;
+        woken
+    }
+
     /// Whether a durable handler is at work just now.
     fn is_durable(&self) -> bool {
         self.journal.get().is_some_and(|journal| journal.is_entered())
@@ -683,6 +693,10 @@ impl Future for Opened {
         // A task may be dropped with it, and whatever that has.
         drop(state);
         drop(old);
+        // Most handlers await it themselves, and are polled with the frame's own waker.
+        if !same && cx.waker().data() != Arc::as_ptr(&self.frame).cast() && poll::is_blocked(&self.frame, cx.waker()) {
+            return Poll::Ready(Err(FlowError::Blocked));
+        }
         Poll::Pending
     }
 }

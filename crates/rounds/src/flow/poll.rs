@@ -1,7 +1,10 @@
-//! The poll of a handler, as seen by code that runs within it: which frame this thread polls, and which errors that mean
-//! something to the engine were made there.
+//! The poll of a handler, as seen by code that runs within it: which frame this thread polls, whether the code blocks that thread, and
+//! which errors that mean something to the engine were made there.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    task::Waker,
+};
 
 use rmcp::ErrorData;
 
@@ -37,6 +40,16 @@ pub(super) fn within<T>(frame: &Frame, poll: impl FnOnce() -> T) -> (T, Option<N
 
 fn address(frame: &Frame) -> usize {
     std::ptr::from_ref(frame).addr()
+}
+
+/// Whether whoever polls a question with this waker blocks the thread that polls the question's handler, as `block_on` does: the poll does not
+/// come to its end, and the question cannot be sent.
+///
+/// Within the poll of a handler, every waker leads to the frame's. A combinator has a waker of its own, and passes what wakes it on to the
+/// one that it was polled with. What blocks the thread has been polled with none, and wakes the thread.
+pub(super) fn is_blocked(frame: &Frame, waker: &Waker) -> bool {
+    // Without data a waker does nothing, and is for a single poll.
+    HERE.get().frame == address(frame) && !waker.data().is_null() && !frame.is_woken_by(waker)
 }
 
 /// Notes that an error with a meaning is handed to the handler that this thread polls.

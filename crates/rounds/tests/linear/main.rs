@@ -4,6 +4,7 @@
 
 mod asking;
 mod attack;
+mod blocking;
 mod budget;
 mod ending;
 mod handlers;
