@@ -103,3 +103,59 @@ fn of_message(key: &DerivedKey, nonce: &Nonce) -> (LessSafeKey, aead::Nonce) {
     nonce[4..].copy_from_slice(rest);
     (LessSafeKey::new(cipher), aead::Nonce::assume_unique_for_key(nonce))
 }
+
+/// The vectors of draft-irtf-cfrg-xchacha-03.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY_ID: KeyId = *b"a key id";
+    const CONTEXT: [u8; 12] = [0x50, 0x51, 0x52, 0x53, 0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xc7];
+    const PLAINTEXT: &str = "Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, \
+                             sunscreen would be it.";
+    const CIPHERTEXT: &str = "bd6d179d3e83d43b9576579493c0e939572a1700252bfaccbed2902c21396cbb731c7f1b0b4aa6440bf3a82f4eda\
+                              7e39ae64c6708c54c216cb96b72e1213b4522f8c9ba40db5d945b11b69b982c1bb9e3f3fac2bc369488f76b23835\
+                              65d3fff921f9664c97637da9768812f615c68b13b52e";
+    const TAG: &str = "c0875924c1c7987947deafd8780acf49";
+
+    fn ring() -> DerivedRing {
+        DerivedRing::of_secret(KEY_ID, std::array::from_fn(|at| 0x80 + at as u8))
+    }
+
+    fn nonce() -> Nonce {
+        std::array::from_fn(|at| 0x40 + at as u8)
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Section 2.2.1: the key of a message.
+    #[test]
+    fn the_subkey_is_that_of_the_draft() {
+        let key: [u8; 32] = std::array::from_fn(|at| at as u8);
+        let salt = [0, 0, 0, 9, 0, 0, 0, 0x4a, 0, 0, 0, 0, 0x31, 0x41, 0x59, 0x27];
+        let subkey: [u8; 32] = hchacha::<R20>((&key).into(), (&salt).into()).into();
+        assert_eq!(hex(&subkey), "82413b4227b27bfed30e42508a877d73a0f9e4d58a74a853c12ec41326d3ecdc");
+    }
+
+    /// Section A.3.1: a message as a whole, sealed as a token is.
+    #[test]
+    fn what_is_sealed_is_that_of_the_draft() {
+        let sealed = seal(&ring(), nonce(), |_| CONTEXT, PLAINTEXT);
+        let expected = [hex(&KEY_ID), hex(&nonce()), CIPHERTEXT.to_owned(), TAG.to_owned()].concat();
+        assert_eq!(hex(&sealed), expected);
+        assert_eq!(open(&ring(), |_| CONTEXT, sealed), Ok(PLAINTEXT.as_bytes().to_vec()));
+    }
+
+    #[test]
+    fn a_message_of_the_draft_does_not_open_when_any_part_of_it_is_another() {
+        let sealed = seal(&ring(), nonce(), |_| CONTEXT, PLAINTEXT);
+        for at in KEY_ID_BYTES..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert_eq!(open(&ring(), |_| CONTEXT, changed), Err(Unopened::Tampered), "{at}");
+        }
+        assert_eq!(open(&ring(), |_| [0; 12], sealed), Err(Unopened::Tampered));
+    }
+}

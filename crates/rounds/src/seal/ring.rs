@@ -236,6 +236,12 @@ pub(crate) struct DerivedRing {
 }
 
 impl DerivedRing {
+    /// A ring of one key that is not derived.
+    #[cfg(test)]
+    pub(super) fn of_secret(id: KeyId, secret: [u8; 32]) -> Self {
+        Self { keys: vec![DerivedKey { id, secret: Zeroizing::new(secret) }] }
+    }
+
     pub(crate) fn sealing(&self) -> &DerivedKey {
         // A ring has at least one key: `KeyRing` cannot be made without.
         &self.keys[0]
