@@ -255,7 +255,8 @@ impl RefusalLog {
             log.insert(refusal, Logged { at: now, left_out: 0 });
             return Some(0);
         };
-        if now.since(logged.at) < Self::PAUSE {
+        // A clock that was set back is not to silence a reason until it has caught up.
+        if logged.at <= now && now.since(logged.at) < Self::PAUSE {
             logged.left_out += 1;
             return None;
         }
@@ -293,6 +294,8 @@ mod tests {
         assert_eq!(log.passes(Refusal::NotAToken, at(1999)), None);
         assert_eq!(log.passes(Refusal::NotAToken, at(2000)), Some(1));
         assert_eq!(log.passes(Refusal::NotAToken, at(9000)), Some(0), "nothing was left out");
+        assert_eq!(log.passes(Refusal::NotAToken, at(5000)), Some(0), "the clock was set back");
+        assert_eq!(log.passes(Refusal::NotAToken, at(5001)), None);
     }
 
     #[test]
