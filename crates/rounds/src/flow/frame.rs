@@ -619,7 +619,9 @@ impl Frame {
         let texts = self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
         let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
-        size_of::<Self>() + questions + texts + context + answers + self.onces.get().map_or(0, Onces::bytes)
+        let onces = self.onces.get().map_or(0, Onces::bytes);
+        let journal = self.journal.get().map_or(0, |journal| journal.kept_bytes());
+        size_of::<Self>() + questions + texts + context + answers + onces + journal
     }
 
     /// What is done when the handler asks a client of the legacy era.

@@ -527,6 +527,11 @@ impl Journal {
         }
     }
 
+    /// How many bytes its entries take in a token.
+    pub(super) fn kept_bytes(&self) -> usize {
+        postcard::experimental::serialized_size(&self.pages(vec![])).unwrap_or(usize::MAX)
+    }
+
     /// What the next token carries.
     pub(crate) fn pages(&self, open: Vec<Waiting>) -> Pages {
         Pages { entries: self.entries(), texts: self.state().texts.clone(), open }
@@ -628,8 +633,7 @@ impl<'a> Operation<'a> {
         }
         self.reserve(wanted)?;
         let Journal { bytes: limit, entry_bytes, .. } = *self.journal;
-        let kept = self.journal.pages(vec![]);
-        let bytes = postcard::experimental::serialized_size(&kept).unwrap_or(usize::MAX).saturating_add(entry_bytes);
+        let bytes = self.journal.kept_bytes().saturating_add(entry_bytes);
         if bytes > limit { Err(self.unrecorded(wanted, FlowError::StateTooLarge { bytes, limit })) } else { Ok(()) }
     }
 

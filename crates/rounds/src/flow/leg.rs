@@ -466,7 +466,8 @@ impl<'a> Leg<'a> {
         let peer = self.peer;
         let Binding { method, target, principal, .. } = &self.binding;
         let (arguments, principal) = (request.arguments(), *principal);
-        let context_bytes = weight::of_context(context);
+        // The state of the handler goes with its view, as the context does.
+        let context_bytes = weight::of_context(context) + state.as_ref().map_or(0, String::len);
         let call = Call { method: *method, target, arguments, principal, context_bytes, answers, onces };
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));

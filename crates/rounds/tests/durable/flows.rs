@@ -215,6 +215,22 @@ async fn what_could_not_be_asked_stays_so_on_later_legs() {
 }
 
 #[tokio::test]
+async fn what_a_durable_handler_has_recorded_counts_while_a_push_waits() {
+    let book = |flow: Durable<Airline>, _: Trip| async move {
+        flow.once("quote", async |_, _| "x".repeat(10_000)).await?;
+        flow.form::<String>("Which seat?").await
+    };
+    let server = Fleet::new().server(durable("book", "", book));
+    let client = Client::legacy(server.clone()).await;
+    let leg = client.start("tools/call", json!({"name": "book", "arguments": {"to": "Tokyo"}})).await;
+    let pushed = client.pushed().await.unwrap();
+    assert!(server.waiting_bytes() > 10_000, "{} bytes", server.waiting_bytes());
+    pushed.answer(json!({"action": "accept", "content": {"answer": "1A"}})).await;
+    assert_eq!(leg.finish().await.text(), "1A");
+    assert_eq!(server.waiting_bytes(), 0);
+}
+
+#[tokio::test]
 async fn a_legacy_client_is_asked_over_its_connection_by_the_same_code() {
     let fleet = Fleet::new();
     let client = Client::legacy(fleet.server(durable("book", "Book a trip", book))).await;
