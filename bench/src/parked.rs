@@ -29,11 +29,17 @@ use crate::{
 /// How many wait.
 const FRAMES: [usize; 3] = [1_000, 10_000, 100_000];
 
+/// How many more wait of the first handler, in one process.
+const MANY: usize = 1_000_000;
+
 /// How often one is woken at each, in turns.
 const TURNS: usize = 501;
 
 /// Calls that are over before anything is measured: schemas are made, and memory is set aside.
 const WARM_UP: usize = 100;
+
+/// What a table has in place of a figure that there is none of.
+const NOT_MEASURED: &str = "–";
 
 /// Where a process finds what it was started for.
 const TASK: &str = "ROUNDS_BENCH_PARKED";
@@ -46,16 +52,17 @@ const HANDLERS: [(&str, &str); 3] = [
 ];
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
-    let mut progress = Progress::new("parked", HANDLERS.len() * FRAMES.len() + 1);
-    let mut table = Table::new(["who waits", "1,000", "10,000", "100,000"]);
+    let mut progress = Progress::new("parked", HANDLERS.len() * FRAMES.len() + 2);
+    let mut table = Table::new(["who waits", "1,000", "10,000", "100,000", "1,000,000"]);
     let mut lines = Lines::new("Memory for each call that waits", "calls that wait", "bytes a call").log();
-    for (tool, name) in HANDLERS {
+    for (n, (tool, name)) in HANDLERS.into_iter().enumerate() {
         let mut points = Vec::new();
-        for frames in FRAMES {
+        for frames in FRAMES.into_iter().chain((n == 0).then_some(MANY)) {
             progress.step(&format!("{} calls of `{tool}` that wait", whole(frames as f64)));
             points.push((frames as f64, start(&Task::Memory { tool: tool.to_owned(), frames })?[0]));
         }
-        let cells = points.iter().map(|(_, bytes)| format!("{} B", whole(*bytes)));
+        let mut cells: Vec<_> = points.iter().map(|(_, bytes)| format!("{} B", whole(*bytes))).collect();
+        cells.resize(FRAMES.len() + 1, NOT_MEASURED.to_owned());
         table.push([name.to_owned()].into_iter().chain(cells));
         lines = lines.curve(name.replace('`', ""), points);
     }
@@ -64,7 +71,8 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     table.push(
         ["to wake one, as multiples of that among 1,000".to_owned()]
             .into_iter()
-            .chain(ratios.iter().map(|ratio| figure(*ratio))),
+            .chain(ratios.iter().map(|ratio| figure(*ratio)))
+            .chain([NOT_MEASURED.to_owned()]),
     );
     let waking = Lines::new("Waking one of them", "calls that wait", "multiples of that among 1,000").log();
     Ok(Section {
@@ -73,12 +81,12 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         text: format!(
             "Weather calls with an `Ask` that have asked and wait for their answer, through `Endpoint` and without a socket: what \
              they add to the resident memory of a process that has served {WARM_UP} such calls before, divided by their number. \
-             The last row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three \
+             Each process then answers the call that has waited the longest. The last row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three \
              servers."
         ),
         table,
         plots: vec![
-            lines.mark(4096.0, "goal").into(),
+            lines.mark(2560.0, "goal").into(),
             waking
                 .curve("the leg that wakes it", FRAMES.map(|frames| frames as f64).into_iter().zip(ratios))
                 .mark(1.0, "goal")
@@ -165,10 +173,18 @@ async fn added<H: ServerHandler>(mut server: Served<H>, tool: &str, frames: usiz
         leg(&mut server, tool, answers).await?;
     }
     let before = resident()?;
-    for _ in 0..frames {
+    let first = ask(&mut server, tool).await?;
+    for _ in 1..frames {
         ask(&mut server, tool).await?;
     }
-    Ok((resident()? - before) / frames as f64)
+    let added = resident()? - before;
+    let told = leg(&mut server, tool, first).await?;
+    if !String::from_utf8_lossy(&told).contains("22°C") {
+        return Err(
+            format!("the first of {frames} calls does not wait any more: {}", String::from_utf8_lossy(&told)).into()
+        );
+    }
+    Ok(added / frames as f64)
 }
 
 async fn waking() -> Result<Vec<f64>, Failure> {
@@ -198,7 +214,7 @@ type Served<H> = Endpoint<Rounds<H>>;
 fn serve<H: ServerHandler>(handler: H, frames: usize) -> Result<Served<H>, Failure> {
     // None of them may expire while the others are begun.
     let hours = Duration::from_secs(3600);
-    let limits = Limits::default().with_frames(frames + 1, frames + 1);
+    let limits = Limits::default().with_frames(frames + 1, frames + 1).with_frame_bytes(usize::MAX, usize::MAX);
     let builder = Rounds::builder(handler).limits(limits);
     let server = builder.round_lifetime(hours).flow_deadline(hours).build()?;
     Ok(Endpoint::new(&server, StreamableHttpServerConfig::default().with_json_response(true)))
