@@ -85,6 +85,12 @@ fn test() -> io::Result<Vec<Step>> {
         let step = Step::cargo(format!("run the example {example}"), &run);
         steps.push(step.already_built(built.join("examples").join(example)));
     }
+    let exact =
+        "test --quiet -p rounds --all-features --features serde_json/arbitrary_precision --lib --test precision";
+    steps.push(
+        Step::cargo("run the tests of numbers where another crate has serde_json keep them as written", exact)
+            .env("EXPECT_EXACT_NUMBERS", "1"),
+    );
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(counts(false)?);
     steps.extend(hour()?);

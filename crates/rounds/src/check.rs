@@ -12,7 +12,7 @@ use rmcp::model::{
     ElicitationSchema, EnumSchema, IntegerSchema, NumberSchema, PrimitiveSchemaDefinition, SingleSelectEnumSchema,
     StringSchema,
 };
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 /// How much a problem says of what would be right, in characters.
 const TOLD: usize = 300;
@@ -263,7 +263,7 @@ impl Rule {
             return Err(format!("must be one of {told}{more}"));
         }
         match &value {
-            Value::Number(number) => self.value.hold(number.as_f64().unwrap_or(f64::NAN), "be")?,
+            Value::Number(number) => self.value.hold(measure(number), "be")?,
             Value::String(text) => {
                 self.length.hold(text.chars().count() as f64, "have a length of")?;
                 if let Some(format) = &self.format {
@@ -317,6 +317,12 @@ impl Bounds {
 
 pub(crate) fn object(content: &Value) -> Result<&JsonObject, Problem> {
     content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
+}
+
+/// How large a number is. One beyond all doubles, which there is only where `serde_json` keeps numbers as they were written, is beyond all bounds.
+fn measure(number: &Number) -> f64 {
+    let beyond = || if number.to_string().starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY };
+    number.as_f64().unwrap_or_else(beyond)
 }
 
 /// A whole number, also when it was spelled `3.0`.

@@ -5,6 +5,7 @@
 //! The format and the reasons for it are written down in `docs/token.md`.
 
 mod cipher;
+mod decimal;
 pub(crate) mod digest;
 pub(crate) mod envelope;
 mod inspect;
