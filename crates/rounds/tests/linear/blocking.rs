@@ -118,15 +118,17 @@ async fn a_durable_question_that_blocks_its_handler_fails_at_once() {
     }
 }
 
+type Answered = BoxFuture<'static, Result<String, FlowError>>;
+
 /// The ways to wait for a question with another waker than the handler's, all of them in order.
-const COMBINED: [fn(Ask) -> BoxFuture<'static, Result<String, FlowError>>; 9] = [
+const COMBINED: [fn(Ask) -> Answered; 9] = [
     |ask| Box::pin(async { FuturesUnordered::from_iter([units(ask)]).next().await.expect("there is one") }),
     |ask| {
         let inner = FuturesUnordered::from_iter([units(ask)]).collect::<Vec<_>>();
         Box::pin(async { FuturesUnordered::from_iter([inner]).next().await.expect("there is one").remove(0) })
     },
     |ask| {
-        let busy = std::iter::repeat_with(|| -> BoxFuture<'static, Result<String, FlowError>> {
+        let busy = std::iter::repeat_with(|| -> Answered {
             Box::pin(async {
                 tokio::task::yield_now().await;
                 Ok(String::new())
