@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_double_and_an_integer_are_spelled_as_in_every_other_program() {
-        for double in [1.5, -0.1, 1e300, 5.026328072615539e-296, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e23] {
+        for double in [1.5, -0.1, 1e300, 5.026_328_072_615_54e-296, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1e23] {
             let mut expected = Vec::new();
             spell_double(double, &mut expected);
             assert_eq!(spelled(&double.to_string()), expected, "{double}");
