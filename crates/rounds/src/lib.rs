@@ -92,87 +92,44 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "server")]
-mod answer;
-#[cfg(feature = "server")]
-mod capabilities;
-#[cfg(any(feature = "server", feature = "client"))]
-mod check;
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "server")]
+mod server;
 #[cfg(any(feature = "server", feature = "client"))]
-mod clock;
-#[cfg(feature = "server")]
-mod declared;
-#[cfg(feature = "server")]
-mod era;
-#[cfg(feature = "server")]
-mod error;
-#[cfg(any(feature = "server", feature = "client"))]
-mod escape;
-#[cfg(feature = "server")]
-mod exchange;
-#[cfg(feature = "server")]
-mod flow;
-#[cfg(feature = "server")]
-mod form;
-#[cfg(feature = "server")]
-mod gate;
-#[cfg(feature = "server")]
-mod handlers;
-#[cfg(feature = "http")]
-pub mod http;
-#[cfg(any(feature = "server", feature = "client"))]
-mod kind;
-#[cfg(feature = "server")]
-pub mod ledger;
-#[cfg(feature = "server")]
-mod limits;
-#[cfg(feature = "server")]
-pub mod observe;
-#[cfg(any(feature = "server", feature = "client"))]
-pub mod order;
-#[cfg(feature = "otel")]
-mod otel;
-#[cfg(feature = "server")]
-mod principal;
-#[cfg(feature = "server")]
-mod refusal;
-#[cfg(feature = "server")]
-mod relay;
-#[cfg(feature = "server")]
-mod rounds;
-#[cfg(feature = "server")]
-mod seal;
-#[cfg(feature = "server")]
-mod shape;
+mod shared;
 #[cfg(feature = "test")]
 pub mod test;
-#[cfg(feature = "server")]
-pub mod transport;
 
+#[cfg(feature = "http")]
+pub use self::server::http;
+#[cfg(feature = "server")]
+pub use self::server::{
+    BuildError, Rounds, RoundsBuilder,
+    engine::relay::{Inbox, Relay, RelayError},
+    form::{FormType, Unaskable},
+    ledger,
+    policy::{
+        error::FlowError,
+        legacy::Legacy,
+        limits::Limits,
+        observe,
+        principal::{Identify, Principal, Required},
+    },
+    seal::{Digest, FlowId, Inspected, KeyError, KeyRing, Refusal},
+    shape::{
+        Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
+        PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, by_era, durable,
+        durable_prompt,
+    },
+    transport,
+};
 #[cfg(any(feature = "server", feature = "client"))]
-pub use self::{
+pub use self::shared::{
     check::Problem,
     clock::{BoxFuture, Clock, SystemClock, Timestamp},
     kind::{Era, Kind, Method},
-};
-#[cfg(feature = "server")]
-pub use self::{
-    era::by_era::by_era,
-    error::FlowError,
-    form::{FormType, Unaskable},
-    limits::Limits,
-    principal::{Identify, Principal, Required},
-    refusal::Refusal,
-    relay::{Inbox, Relay, RelayError},
-    rounds::{BuildError, Legacy, Rounds, RoundsBuilder},
-    seal::{Digest, FlowId, Inspected, KeyError, KeyRing},
-    shape::{
-        Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
-        PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, durable,
-        durable_prompt,
-    },
+    order,
 };
 
 /// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.

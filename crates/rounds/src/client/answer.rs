@@ -5,7 +5,7 @@
 use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult};
 use serde_json::{Value, json};
 
-use crate::{Kind, Problem};
+use crate::shared::{check::Problem, kind::Kind};
 
 /// What is said to a question.
 #[derive(Debug, Clone, PartialEq)]

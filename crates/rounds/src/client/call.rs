@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Pending, SendError, Server, leg::Leg};
-use crate::Method;
+use crate::shared::kind::Method;
 
 /// How long a server's state may be by default, in bytes.
 const MAX_STATE: usize = 1 << 20;

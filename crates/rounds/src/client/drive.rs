@@ -15,7 +15,10 @@ use super::{
     Answer, AnswerError, BoxError, Call, Done, Limits, Pending, Question, Responder, SendError, Sent, Server,
     push::Thinking,
 };
-use crate::{BoxFuture, Clock, Kind};
+use crate::shared::{
+    clock::{BoxFuture, Clock},
+    kind::Kind,
+};
 
 /// Runs a call, or goes on with a pending one, to its end.
 ///

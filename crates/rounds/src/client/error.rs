@@ -6,7 +6,7 @@ use rmcp::{ErrorData, service::ServiceError};
 use serde_json::Value;
 
 use super::Origin;
-use crate::escape::write_char;
+use crate::shared::escape::write_char;
 
 /// Why a leg did not end with an outcome. The [`Call`](super::Call) or [`Pending`](super::Pending) that was sent is as it
 /// was, so it can be sent again.

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
-use crate::{
-    Problem,
-    check::{check_field, required},
+use crate::shared::{
+    check::{Problem, check_field, required},
     order::arrange,
 };
 

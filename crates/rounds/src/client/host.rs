@@ -24,7 +24,11 @@ use super::{
     push::{MAX_PUSHED, Thought, answer, internal, timed_out},
     question::{Came, Context, Question, RawQuestion},
 };
-use crate::{Clock, Kind, SystemClock, order::ORDER};
+use crate::shared::{
+    clock::{Clock, SystemClock},
+    kind::Kind,
+    order::ORDER,
+};
 
 /// A [`Responder`] as rmcp's `ClientHandler`.
 ///

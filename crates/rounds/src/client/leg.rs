@@ -21,7 +21,7 @@ use super::{
     question::{Context, Question},
     reply::{Asks, Reply},
 };
-use crate::{Method, Timestamp};
+use crate::shared::{clock::Timestamp, kind::Method};
 
 /// What one leg sends: the call itself, and what the last leg has left to be sent with it.
 pub(super) enum Leg<'a> {

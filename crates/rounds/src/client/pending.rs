@@ -10,7 +10,7 @@ use std::{
 use rmcp::model::{InputResponses, JsonObject};
 
 use super::{Answer, AnswerError, Call, Field, Origin, Question, SendError, Sent, Server, leg::Leg, question::Context};
-use crate::Timestamp;
+use crate::shared::clock::Timestamp;
 
 /// A call that waits for answers.
 ///

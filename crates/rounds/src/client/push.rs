@@ -10,7 +10,7 @@ use rmcp::ErrorData;
 use tokio::sync::watch;
 
 use super::{Answer, BoxError, Question, Responder, error::short};
-use crate::Kind;
+use crate::shared::kind::Kind;
 
 /// How many questions are being answered over a connection.
 pub(super) type Thinking = watch::Receiver<usize>;

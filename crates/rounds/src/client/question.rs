@@ -20,9 +20,10 @@ use super::{
     Answer, AnswerError, Field, Origin,
     reply::{EXPIRES_IN, read_time},
 };
-use crate::{
-    Kind, Problem, Timestamp,
-    check::{check, check_form, required},
+use crate::shared::{
+    check::{Problem, check, check_form, required},
+    clock::Timestamp,
+    kind::Kind,
     order::{ORDER, listed},
 };
 

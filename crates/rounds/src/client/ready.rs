@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use super::{Answer, BoxError, Origin, Progress, Question, Responder};
-use crate::{BoxFuture, Kind};
+use crate::shared::{clock::BoxFuture, kind::Kind};
 
 /// Answers from a table.
 ///

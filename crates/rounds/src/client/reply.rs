@@ -12,8 +12,8 @@ use super::{
     field::MAX_NAME,
     question::{Came, MAX_BYTES},
 };
-use crate::{
-    Method,
+use crate::shared::{
+    kind::Method,
     order::{ORDER, arrange, listed},
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Answer, Progress, Question};
-use crate::{BoxFuture, Kind};
+use crate::shared::{clock::BoxFuture, kind::Kind};
 
 /// An error of anybody's.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

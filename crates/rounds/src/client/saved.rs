@@ -9,7 +9,7 @@ use super::{
     Answer, AnswerError, Call, Origin, Pending, Question,
     question::{Came, Context, RawQuestion},
 };
-use crate::{Timestamp, order::arrange};
+use crate::shared::{clock::Timestamp, order::arrange};
 
 /// The layout of [`Saved`]. Changes with every change of its fields or their meaning that a reader of this version would misread.
 const VERSION: u64 = 1;

@@ -9,7 +9,10 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 
 use super::{Host, Responder, push::Thinking};
-use crate::{Clock, Era, SystemClock};
+use crate::shared::{
+    clock::{Clock, SystemClock},
+    kind::Era,
+};
 
 /// A connection to a server, and its address if there is one to name.
 ///

@@ -16,8 +16,11 @@ use tokio::{
 };
 
 use crate::{
-    Era, Refusal,
-    order::{ORDER, arrange, listed},
+    Refusal,
+    shared::{
+        kind::Era,
+        order::{ORDER, arrange, listed},
+    },
 };
 
 const MODERN: &str = "2026-07-28";

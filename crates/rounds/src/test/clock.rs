@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::clock::BoxFuture;
+use crate::shared::clock::BoxFuture;
 
 /// A clock that stands still until it is told to move. Clones are the same clock.
 ///

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use crate::{
-    FlowId, Method, Refusal,
-    observe::{Event, Observe, Outcome, Station},
+    FlowId, Refusal,
+    server::policy::observe::{Event, Observe, Outcome, Station},
+    shared::kind::Method,
 };
 
 /// Records what happens, for a test to look at. Clones record into the same place.

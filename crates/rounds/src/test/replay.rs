@@ -10,17 +10,18 @@ use rmcp::{
 use serde_json::Value;
 
 use super::Client;
-use crate::{
+use crate::server::{
     Rounds,
-    error::Failure,
-    flow::{
+    engine::{
+        core::Core,
         frame::{Ending, Step},
-        journal::{Fault, Pages, Text},
+        journal::Fault,
         leg::{self, Rehearsed},
     },
-    rounds::Core,
+    policy::error::Failure,
     seal::{
         envelope::{Envelope, Resume},
+        journal::{Pages, Text},
         token,
     },
 };

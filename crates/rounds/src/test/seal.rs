@@ -5,14 +5,14 @@ use std::{mem, time::Duration};
 use rmcp::model::JsonObject;
 
 use crate::{
-    Clock, KeyRing, Refusal, SystemClock,
-    clock::Timestamp,
-    seal::{
+    KeyRing, Refusal,
+    server::seal::{
         Digest, FlowId,
         envelope::{Asked, Binding, Envelope, Kept, Kind, Method, Resume, Span},
         ring::{DerivedRing, Purpose},
         token,
     },
+    shared::clock::{Clock, SystemClock, Timestamp},
 };
 
 /// Seals and opens the state of one call that has asked one question, as a server does.

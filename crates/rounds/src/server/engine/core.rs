@@ -1,0 +1,191 @@
+//! [`Core`]: what all clones of a server share.
+
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{RoleServer, service::RequestContext};
+
+use super::{frames::Frames, relay::Relay, route::Routes};
+#[cfg(feature = "http")]
+use crate::server::policy::places::Places;
+use crate::{
+    server::{
+        ledger::Ledger,
+        policy::{
+            error::FlowError,
+            legacy::Legacy,
+            limits::Limits,
+            observe::{Event, Observe, RefusalLog, Tracing},
+            principal::{Identify, Principal},
+            targets::Targets,
+        },
+        seal::{
+            FlowId, KeyRing,
+            envelope::Resume,
+            ring::{DerivedRing, Purpose},
+            token::Nonce,
+        },
+    },
+    shared::clock::{Clock, Timestamp},
+};
+
+/// A ring's keys for everything that is sealed with them.
+pub(crate) struct Keys {
+    state: Arc<DerivedRing>,
+    record: Arc<DerivedRing>,
+    message: Arc<DerivedRing>,
+}
+
+impl Keys {
+    /// None where the ring is one that others may share, and there is no audience to seal for.
+    pub(crate) fn derive(keys: &KeyRing, audience: Option<&str>) -> Option<Self> {
+        let audience = match audience {
+            Some(audience) if !audience.is_empty() => audience,
+            _ if keys.is_ephemeral() => "",
+            _ => return None,
+        };
+        let derive = |purpose| Arc::new(keys.derive(purpose, audience));
+        Some(Self { state: derive(Purpose::State), record: derive(Purpose::Record), message: derive(Purpose::Message) })
+    }
+}
+
+/// Fills a slice with what nobody can guess.
+pub(crate) type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// What all clones of a [`Rounds`] share.
+pub(crate) struct Core {
+    pub(crate) keys: RwLock<Keys>,
+    pub(crate) audience: Option<String>,
+    pub(crate) identify: Box<dyn Identify>,
+    /// Whether principals are told apart here: it was set up, or there was one.
+    pub(crate) identifies: AtomicBool,
+    pub(crate) round_lifetime: Duration,
+    pub(crate) flow_deadline: Duration,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) relay: Option<Arc<dyn Relay>>,
+    pub(crate) routes: Routes,
+    pub(crate) legacy: Legacy,
+    pub(crate) targets: Targets,
+    pub(crate) observers: Vec<Box<dyn Observe>>,
+    pub(crate) announce_expiry: bool,
+    pub(crate) modern_only: bool,
+    pub(crate) entropy: Entropy,
+    pub(crate) frames: Frames,
+    /// The sessions of legacy clients over HTTP.
+    #[cfg(feature = "http")]
+    pub(crate) sessions: Arc<Places>,
+    pub(crate) warned_of_http: AtomicBool,
+    pub(crate) refusals: RefusalLog,
+}
+
+impl Core {
+    pub(crate) fn keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).state.clone()
+    }
+
+    pub(crate) fn record_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).record.clone()
+    }
+
+    pub(crate) fn message_keys(&self) -> Arc<DerivedRing> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).message.clone()
+    }
+
+    /// How a flow goes on whose handler waits here.
+    pub(crate) fn frame_here(&self) -> Resume {
+        self.relay.as_ref().map_or(Resume::Frame, |relay| Resume::FrameAt(relay.here().to_owned()))
+    }
+
+    /// What is done when the handler of this target asks a client of the legacy era.
+    pub(crate) fn legacy(&self, target: &str) -> Legacy {
+        self.targets.get(target).unwrap_or(self.legacy)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now().into()
+    }
+
+    pub(crate) fn new_flow(&self) -> FlowId {
+        let mut id = [0; 16];
+        (self.entropy)(&mut id);
+        FlowId::from_bytes(id)
+    }
+
+    pub(crate) fn random(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        (self.entropy)(&mut bytes);
+        bytes
+    }
+
+    pub(crate) fn new_nonce(&self) -> Nonce {
+        let mut nonce = Nonce::default();
+        (self.entropy)(&mut nonce);
+        nonce
+    }
+
+    pub(crate) fn identify(&self, context: &RequestContext<RoleServer>) -> Option<Principal> {
+        let principal = self.identify.identify(context);
+        if principal.is_some() && !self.identifies_principals() {
+            self.identifies.store(true, Ordering::Relaxed);
+        }
+        principal
+    }
+
+    /// Whether principals are told apart here, so that callers without one get no more than half of what there is for all.
+    pub(crate) fn identifies_principals(&self) -> bool {
+        self.identifies.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody may be asked as long as it is not known who they are.
+    pub(crate) fn requires_principal(&self) -> bool {
+        self.identify.is_required()
+    }
+
+    /// Whether somebody may be asked of whom this much is known.
+    pub(crate) fn require_principal(&self, present: bool, over_http: bool) -> Result<(), FlowError> {
+        if present {
+            return Ok(());
+        }
+        if self.requires_principal() {
+            return Err(FlowError::NoPrincipal);
+        }
+        if over_http && !self.warned_of_http.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "rounds",
+                "a question leaves over HTTP for nobody in particular: whoever has its state can answer it. Put a \
+                 `rounds::Principal` into the request where you authenticate it, or insist on one with \
+                 `Principal::required`"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether anybody gets to know of what happens on the way.
+    pub(crate) fn is_observed(&self) -> bool {
+        !self.observers.is_empty() || tracing::enabled!(target: "rounds", tracing::Level::DEBUG)
+    }
+
+    pub(crate) fn observe(&self, event: &Event<'_>) {
+        Tracing::event(event, &self.refusals, || self.now());
+        for observer in &self.observers {
+            observer.event(event);
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+pub(crate) fn is_over_http(context: &RequestContext<RoleServer>) -> bool {
+    context.extensions.get::<http::request::Parts>().is_some()
+}
+
+#[cfg(not(feature = "http"))]
+pub(crate) fn is_over_http(_context: &RequestContext<RoleServer>) -> bool {
+    false
+}

@@ -1,0 +1,560 @@
+//! Effects that happen once in a flow, however often its handler runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::view::View;
+use crate::{
+    server::{
+        ledger::{Bid, ClaimId, Claimed, Fence, Orphan, What},
+        policy::{
+            error::{FlowError, place},
+            limits::Limits,
+            observe::Station,
+        },
+        seal::{Digest, attempt::Attempt, envelope::Span, journal::RecordedFailure},
+    },
+    shared::clock::Timestamp,
+};
+
+/// The effects of a flow, as far as this leg knows: those that came sealed in the state, and those it has had itself.
+#[derive(Debug, Default)]
+pub(crate) struct Onces {
+    known: Mutex<Known>,
+    /// The round that this leg answers; none on the first leg, of which no other leg will ever know.
+    answered: Option<Answered>,
+}
+
+/// The round that a leg answers, as it claimed it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    pub(crate) span: Span,
+    pub(crate) fence: Fence,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The values, as JSON text.
+    values: BTreeMap<String, String>,
+    /// The attempts that failed, by name, in the order in which they were made.
+    failed: BTreeMap<String, Vec<Attempt>>,
+    /// How many of those this run of the handler has come to, by name.
+    met: BTreeMap<String, usize>,
+    /// The step that is being run, in a handler of [`Steps`](crate::Steps).
+    step: Option<String>,
+    /// What happened and could not be recorded, and why: a later leg would not know of it, so that there must not be one.
+    unrecorded: Option<(String, String)>,
+    /// The names that this run of the handler has used.
+    used: BTreeSet<String>,
+    /// Those whose effects have begun and not come to an end, in this run or in a task that outlives one.
+    under_way: BTreeSet<String>,
+    /// Those that this leg has claimed in the ledger.
+    claimed: Vec<(String, ClaimId)>,
+}
+
+impl Known {
+    fn bytes(&self) -> usize {
+        let failed =
+            self.failed.iter().flat_map(|(name, attempts)| attempts.iter().map(move |attempt| (name, &attempt.text)));
+        self.values.iter().chain(failed).map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    fn count(&self) -> usize {
+        self.values.len() + self.under_way.len() + self.failed.values().map(Vec::len).sum::<usize>()
+    }
+
+    /// The failure of the attempt that this run of the handler comes to next, if that was made before and failed.
+    fn meet_failure(&mut self, name: &str) -> Option<RecordedFailure> {
+        let attempts = self.failed.get(name)?;
+        let met = self.met.get(name).copied().unwrap_or_default();
+        let failure = attempts.get(met)?.failure.clone();
+        self.met.insert(name.to_owned(), met + 1);
+        Some(failure)
+    }
+
+    /// An attempt has failed, in this run of the handler.
+    fn fail(&mut self, name: &str, error: &FlowError, limits: &Limits) {
+        self.used.remove(name);
+        let Some(failure) = RecordedFailure::of(error) else {
+            return self.not_recorded(name, RecordedFailure::unfit(error));
+        };
+        let attempt = Attempt::new(self.step.clone(), failure);
+        let left = limits.room().saturating_sub(self.bytes() + name.len());
+        let (bytes, limit) = (attempt.text.len(), limits.once_bytes.min(left));
+        if bytes > limit {
+            let why = format!("its failure takes {bytes} bytes, and there is room for {limit}");
+            return self.not_recorded(name, why);
+        }
+        let attempts = self.failed.entry(name.to_owned()).or_default();
+        attempts.push(attempt);
+        self.met.insert(name.to_owned(), attempts.len());
+    }
+
+    fn not_recorded(&mut self, name: &str, why: impl Into<String>) {
+        self.unrecorded.get_or_insert_with(|| (format!("the effect `{name}`"), why.into()));
+    }
+}
+
+impl Onces {
+    pub(crate) fn of(values: Vec<(String, String)>, answered: Answered) -> Self {
+        let mut known = Known::default();
+        for (name, value) in values {
+            match Attempt::read(&value) {
+                Some(attempt) => known.failed.entry(name).or_default().push(attempt),
+                // What cannot be read stands in the way of the value after it.
+                None => drop(known.values.entry(name).or_insert(value)),
+            }
+        }
+        Self { known: Mutex::new(known), answered: Some(answered) }
+    }
+
+    /// The handler is called again: each name may be used once more, and the attempts at each are met again.
+    pub(crate) fn called_again(&self) {
+        let mut known = self.known();
+        known.used.clear();
+        known.met.clear();
+    }
+
+    /// A step begins, or none is run any more. The attempts that fail in it belong to it.
+    pub(crate) fn enter_step(&self, step: Option<&str>) {
+        self.known().step = step.map(str::to_owned);
+    }
+
+    /// A step is not run again, as it has its value: the attempts that failed in it are behind this run.
+    pub(crate) fn pass_step(&self, step: &str) {
+        let Known { failed, met, .. } = &mut *self.known();
+        for (name, attempts) in failed {
+            let before = met.get(name).copied().unwrap_or_default();
+            let of_step = |attempt: &&Attempt| attempt.step.as_deref() == Some(step);
+            let passed = attempts.iter().skip(before).take_while(of_step).count();
+            met.insert(name.clone(), before + passed);
+        }
+    }
+
+    /// Why nothing can be asked any more, if that is so: something happened that a later leg would not know of.
+    pub(crate) fn cannot_ask(&self) -> Option<FlowError> {
+        let (what, why) = self.known().unrecorded.clone()?;
+        Some(FlowError::Unrecorded { what, why })
+    }
+
+    /// What the next token carries of them. No ledger knows what a first leg has begun, and the next is not to begin it again.
+    pub(crate) fn recorded(&self) -> Vec<(String, String)> {
+        let Known { values, failed, under_way, .. } = &*self.known();
+        let failed = failed
+            .iter()
+            .flat_map(|(name, attempts)| attempts.iter().map(|attempt| (name.clone(), attempt.text.clone())));
+        let lost = under_way.iter().filter(|name| self.answered.is_none() && !values.contains_key(*name));
+        let lost = lost.map(|name| (name.clone(), LOST.to_owned()));
+        // A value comes after the attempts before it.
+        failed.chain(values.clone()).chain(lost).collect()
+    }
+
+    /// What their values take of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.known().bytes()
+    }
+
+    /// The effects that this leg has claimed and that no later leg will claim, given whether a later leg knows the value of an effect.
+    pub(crate) fn spent(&self, is_carried: impl Fn(&str) -> bool) -> Vec<ClaimId> {
+        let known = self.known();
+        let spent = known.claimed.iter().filter(|(name, _)| is_carried(name));
+        spent.map(|(_, id)| *id).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl View {
+    /// Runs an effect, or gives the value it had when it ran.
+    pub(crate) async fn once<T, E>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<FlowError>,
+    {
+        if self.frame.is_cancelled() {
+            self.frame.until_ended().await;
+            return Err(FlowError::FlowEnded);
+        }
+        if let Some(value) = self.known_value(name)? {
+            return read(name, &value);
+        }
+        let mut named = UnderWay { onces: &self.frame.onces, name, ended: false };
+        // From here on: a durable handler that waits for the ledger waits for its effect.
+        let under_way = self.frame.begin_effect();
+        let outcome = self.have(name, effect).await;
+        named.ended = true;
+        drop((under_way, named));
+        if self.frame.is_cancelled() {
+            // The leg is gone: the effect was to come to its end, and nothing after it is to begin. A task that outlives the handler goes on.
+            self.frame.until_ended().await;
+        }
+        outcome
+    }
+
+    /// Has the effect, or takes what another leg has had of it.
+    async fn have<T, E>(&self, name: &str, effect: impl AsyncFnOnce() -> Result<T, E>) -> Result<T, FlowError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<FlowError>,
+    {
+        // What did not happen may be tried again under the same name.
+        let failed = |error: &FlowError| self.frame.onces.known().fail(name, error, &self.frame.core.limits);
+        let fence = match self.claim_once(name).await {
+            Err(error) if matches!(error, FlowError::OnceLost { .. }) => {
+                self.frame.onces.known().values.insert(name.to_owned(), LOST.to_owned());
+                return Err(error);
+            }
+            Err(error) => {
+                failed(&error);
+                return Err(error);
+            }
+            Ok(Turn::Run(fence)) => fence,
+            Ok(Turn::Value(value)) => {
+                self.frame.onces.known().values.insert(name.to_owned(), value.clone());
+                return read(name, &value);
+            }
+        };
+        let mut claim = Release { view: self, name, fence };
+        match claim.renewed(effect()).await {
+            Ok(value) => claim.settle(&value).map(|()| value),
+            Err(error) => {
+                let error = error.into();
+                claim.give_back().await;
+                failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// A value or a failure that is known already. Otherwise the name is taken, and there is room for its value.
+    fn known_value(&self, name: &str) -> Result<Option<String>, FlowError> {
+        let limits = &self.frame.core.limits;
+        let mut known = self.frame.onces.known();
+        let refused = |mut known: MutexGuard<'_, Known>, error: FlowError| {
+            known.not_recorded(name, error.to_string());
+            Err(error)
+        };
+        if known.used.contains(name) {
+            // Whether it is in use may be another matter on the next leg.
+            return refused(known, FlowError::DuplicateOnce { name: name.to_owned() });
+        }
+        if let Some(failure) = known.meet_failure(name) {
+            return Err(failure.into());
+        }
+        if let Some(value) = known.values.get(name).cloned() {
+            known.used.insert(name.to_owned());
+            return Ok(Some(value));
+        }
+        // An earlier run of the handler has left it to a task.
+        if known.under_way.contains(name) {
+            return refused(known, FlowError::OnceLost { name: name.to_owned() });
+        }
+        if known.count() >= limits.onces {
+            return refused(known, FlowError::TooManyOnces { limit: limits.onces });
+        }
+        let (room, bytes) = (limits.room(), known.bytes() + name.len() + limits.once_bytes);
+        if bytes > room {
+            return refused(known, FlowError::StateTooLarge { bytes, limit: room });
+        }
+        known.under_way.insert(name.to_owned());
+        known.used.insert(name.to_owned());
+        Ok(None)
+    }
+
+    /// An effect whose value stands in the journal: nothing else in this run may have its name.
+    pub(crate) fn met_once(&self, name: &str) {
+        self.frame.onces.known().used.insert(name.to_owned());
+    }
+
+    /// Whether an effect of this name may still run or be met in this run.
+    pub(crate) fn unused_once(&self, name: &str) -> Result<(), FlowError> {
+        match self.frame.onces.known().used.contains(name) {
+            true => Err(FlowError::DuplicateOnce { name: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether an effect has happened and its value is not kept.
+    pub(crate) fn has_lost(&self, name: &str) -> bool {
+        self.frame.onces.known().values.get(name).is_some_and(|value| value == LOST)
+    }
+
+    /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
+    async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
+        let Some(answered) = self.frame.onces.answered else { return Ok(Turn::Run(None)) };
+        let core = &self.frame.core;
+        // As long as the round runs, another leg may take it over and come to this effect. The round's end makes it shorter: see `spent`.
+        let keep = core.keep(answered.span.deadline_remembered_until(), self.frame.principal);
+        let give_up = keep.now + core.limits.wait;
+        let id = self.once_id(name);
+        let mut bid = Bid { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
+        self.frame.onces.known().claimed.push((name.to_owned(), id));
+        loop {
+            bid.keep.now = core.now();
+            self.owns_its_round(answered, bid.keep.now).await?;
+            let waiting = match core.claim(id, bid).await.map_err(FlowError::retry)? {
+                Claimed::Fresh { fence, .. } => return Ok(Turn::Run(Some(fence))),
+                Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
+                Claimed::Running(waiting) => waiting,
+                _ => return Err(FlowError::OnceLost { name: name.to_owned() }),
+            };
+            let left = give_up.since(bid.keep.now);
+            if left.is_zero() {
+                return Err(FlowError::retry("an effect of this call is still under way"));
+            }
+            tokio::select! {
+                () = waiting => {}
+                () = core.clock.sleep(left.min(bid.lease)) => {}
+            }
+        }
+    }
+
+    /// Whether an effect may begin that the ledger does not know. It may not in a run that was overtaken and has not noticed for so long that
+    /// the effects of the run that replied are forgotten. That happens after the round's token has expired, when no other run begins any more:
+    /// so a run that still has the round then keeps it.
+    async fn owns_its_round(&self, Answered { span, fence }: Answered, now: Timestamp) -> Result<(), FlowError> {
+        if now < span.expires_at {
+            return Ok(());
+        }
+        let core = &self.frame.core;
+        match core.ledger.renew(self.round.claim(), fence, now + core.limits.lease).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
+            Err(error) => Err(FlowError::retry(error)),
+        }
+    }
+
+    fn once_id(&self, name: &str) -> ClaimId {
+        ClaimId { what: What::Once(self.once_digest(name)), ..self.round.claim() }
+    }
+
+    fn once_digest(&self, name: &str) -> Digest {
+        Digest::of_once(self.round.flow, name)
+    }
+}
+
+/// An effect that has begun, until it has come to its end or was given up.
+struct UnderWay<'a> {
+    onces: &'a Onces,
+    name: &'a str,
+    ended: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut known = self.onces.known();
+        known.under_way.remove(self.name);
+        if !self.ended {
+            let why =
+                "it was dropped before it came to its end; put a time limit inside of the effect and not around it";
+            known.not_recorded(self.name, why);
+        }
+    }
+}
+
+/// What a handler that comes to an effect has to do.
+enum Turn {
+    /// Run it; under this fence, where there is a ledger that others look at.
+    Run(Option<Fence>),
+    /// Take its value.
+    Value(String),
+}
+
+/// An effect that is this leg's to run. Dropped before it came to its end, as by a panic, it is given back.
+struct Release<'a> {
+    view: &'a View,
+    name: &'a str,
+    fence: Option<Fence>,
+}
+
+impl Release<'_> {
+    /// Runs the effect, saying from time to time that it is still under way.
+    async fn renewed<T>(&self, effect: impl Future<Output = T>) -> T {
+        let core = &self.view.frame.core;
+        let lease = core.limits.lease;
+        let mut pause = lease / 3;
+        tokio::pin!(effect);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut effect => return outcome,
+                () = async { core.clock.sleep(pause).await }, if self.fence.is_some() => {
+                    let id = self.view.once_id(self.name);
+                    // Whoever took over runs it with the same key, and nothing stops this one any more.
+                    let renewed = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;
+                    pause = if renewed.is_ok() { lease / 3 } else { lease / 30 };
+                }
+            }
+        }
+    }
+
+    /// Records the value, and does not wait for the ledger to say so: where it cannot, the effect's key is all that is left,
+    /// should this leg not come to reply, and waiting would change nothing about it. One whose value cannot be kept has happened, too.
+    fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
+        let View { frame, round, .. } = self.view;
+        let json = serde_json::to_string(value);
+        // Others that were under way at the same time may have taken the room.
+        let left = frame.core.limits.room().saturating_sub(frame.onces.known().bytes() + self.name.len());
+        let fits = |json: &&String| json.len() <= frame.core.limits.once_bytes.min(left);
+        if let Some(fence) = self.fence.take() {
+            let kept = json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes());
+            let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
+            let (core, name) = (frame.core.clone(), self.name.to_owned());
+            begun(async move {
+                if let Err(error) = core.settle(id, fence, answers, kept, None, vec![]).await {
+                    tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
+                }
+            });
+        }
+        frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
+        let kept = json.as_ref().ok().filter(fits).map_or(LOST, String::as_str);
+        frame.onces.known().values.insert(self.name.to_owned(), kept.to_owned());
+        match json {
+            Ok(json) if fits(&&json) => Ok(()),
+            Ok(_) => Err(FlowError::OnceLost { name: self.name.to_owned() }),
+            Err(error) => {
+                // A later leg would find that the value is lost, which is another error.
+                let why = format!("its value cannot be written as JSON: {error}");
+                frame.onces.known().not_recorded(self.name, why);
+                Err(FlowError::State(error))
+            }
+        }
+    }
+
+    async fn give_back(&mut self) {
+        if let Some(fence) = self.fence.take() {
+            let id = self.view.once_id(self.name);
+            drop(self.view.frame.core.ledger.release(id, fence, Orphan::Free, false).await);
+        }
+    }
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        let (Some(fence), Ok(runtime)) = (self.fence.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (core, id) = (self.view.frame.core.clone(), self.view.once_id(self.name));
+        runtime.spawn(async move { core.ledger.release(id, fence, Orphan::Free, false).await });
+    }
+}
+
+/// Begins at once, so that nothing that is done after it gets to the ledger before it, and comes to its end by itself.
+fn begun(recording: impl Future<Output = ()> + Send + 'static) {
+    let mut recording = Box::pin(recording);
+    let begun = recording.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    if begun.is_pending() {
+        tokio::spawn(recording);
+    }
+}
+
+/// What is kept of an effect whose value is not. It is no JSON.
+pub(crate) const LOST: &str = "";
+
+/// The value of an effect that has happened.
+pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
+    if value == LOST {
+        return Err(FlowError::OnceLost { name: name.to_owned() });
+    }
+    serde_json::from_str(value).map_err(|error| {
+        tracing::warn!(target: "rounds", name, error = place(&error), "the value of an effect has another type now");
+        FlowError::StateUnreadable(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWERED: Answered = {
+        let then = Timestamp::from_millis(1_800_000_000_000);
+        Answered { span: Span { issued_at: then, expires_at: then, deadline: then }, fence: 1 }
+    };
+
+    fn resumed(onces: &[(&str, &str)]) -> Onces {
+        Onces::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), ANSWERED)
+    }
+
+    #[test]
+    fn attempts_travel_before_the_value_and_are_met_in_order_in_every_run() {
+        let onces = resumed(&[]);
+        for words in ["one", "two"] {
+            onces.known().fail("charge", &FlowError::failed(words), &Limits::default());
+        }
+        assert_eq!(onces.known().meet_failure("charge"), None, "both were made in this run");
+        onces.known().values.insert("charge".to_owned(), "7".to_owned());
+        let travels = onces.recorded();
+        let written = [
+            ("charge", r#"!{"failure":{"Failed":"one"}}"#),
+            ("charge", r#"!{"failure":{"Failed":"two"}}"#),
+            ("charge", "7"),
+        ];
+        assert_eq!(travels, written.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let next = resumed(&written);
+        for _ in 0..2 {
+            for words in ["one", "two"] {
+                assert_eq!(next.known().meet_failure("charge"), Some(RecordedFailure::Failed(words.to_owned())));
+            }
+            assert_eq!(next.known().meet_failure("charge"), None);
+            next.called_again();
+        }
+        assert_eq!(next.recorded(), travels, "and again in the round after");
+    }
+
+    #[test]
+    fn what_failed_in_a_step_is_behind_when_that_step_is_passed() {
+        let onces = resumed(&[
+            ("charge", r#"!{"step":"a","failure":{"Failed":"one"}}"#),
+            ("charge", r#"!{"step":"b","failure":{"Failed":"two"}}"#),
+        ]);
+        onces.pass_step("b");
+        assert_eq!(
+            onces.known().meet_failure("charge"),
+            Some(RecordedFailure::Failed("one".to_owned())),
+            "`a` comes first"
+        );
+        onces.called_again();
+        onces.pass_step("a");
+        assert_eq!(onces.known().meet_failure("charge"), Some(RecordedFailure::Failed("two".to_owned())));
+        onces.called_again();
+        onces.pass_step("a");
+        onces.pass_step("b");
+        assert_eq!(onces.known().meet_failure("charge"), None);
+    }
+
+    /// As an instance from before attempts were recorded reads one, and this one a failure of a later kind.
+    #[test]
+    fn an_attempt_that_is_not_known_is_a_value_that_cannot_be_read() {
+        let attempt = r#"!{"failure":{"Novel":1}}"#;
+        assert!(matches!(read::<serde_json::Value>("charge", attempt), Err(FlowError::StateUnreadable(_))));
+        let onces = resumed(&[("charge", attempt), ("charge", "7")]);
+        assert_eq!(onces.known().values.get("charge").map(String::as_str), Some(attempt), "it hides the value");
+        assert_eq!(onces.known().meet_failure("charge"), None);
+    }
+
+    #[test]
+    fn an_effect_is_spent_when_its_value_is_carried_and_not_when_only_a_failed_attempt_is() {
+        use crate::server::seal::envelope::{Kept, Posing, Resume};
+        let onces = resumed(&[("paid", "1"), ("failed", r#"!{"failure":{"Words":"no"}}"#), ("lost", LOST)]);
+        let id = |number| ClaimId { flow: crate::FlowId::from_bytes([1; 16]), what: What::Round(number) };
+        onces.known().claimed =
+            ["paid", "failed", "lost", "under way"].into_iter().map(str::to_owned).zip((1..).map(id)).collect();
+        let carried = |onces| Resume::of(Kept { onces, ..Kept::default() }, Posing::default());
+        let next = carried(vec![
+            ("failed".to_owned(), r#"!{"failure":{"Words":"no"}}"#.to_owned()),
+            ("paid".to_owned(), "1".to_owned()),
+            ("lost".to_owned(), LOST.to_owned()),
+        ]);
+        assert_eq!(onces.spent(|name| next.carries(name)), [id(1), id(3)]);
+        assert_eq!(onces.spent(|_| true).len(), 4, "where the flow is over, all of them");
+    }
+}

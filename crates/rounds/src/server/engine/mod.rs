@@ -1,0 +1,21 @@
+//! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
+
+pub(crate) mod answer;
+pub(crate) mod core;
+pub(crate) mod effects;
+pub(crate) mod exchange;
+pub(crate) mod frame;
+pub(crate) mod frames;
+pub(crate) mod handlers;
+pub(crate) mod journal;
+pub(crate) mod leg;
+pub(crate) mod legacy;
+pub(crate) mod link;
+mod poll;
+mod records;
+pub(crate) mod relay;
+mod reply;
+pub(crate) mod route;
+mod stop;
+pub(crate) mod view;
+pub(crate) mod weight;

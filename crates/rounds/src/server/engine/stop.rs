@@ -1,0 +1,91 @@
+//! A leg that ends with an error, and whether its round stays open.
+
+use rmcp::ErrorData;
+
+use crate::server::{
+    ledger::{LedgerError, Orphan},
+    policy::{
+        error::{Failure, FlowError, Meaning, Wire},
+        observe::Outcome,
+    },
+};
+
+/// A leg that ends with an error.
+pub(super) struct Stop {
+    pub(super) error: ErrorData,
+    pub(super) outcome: Outcome,
+    /// What it means for the round. Whatever a handler fails with on its own account is its reply.
+    pub(super) meaning: Meaning,
+}
+
+impl Stop {
+    /// rmcp drops the response to a cancelled request; this is what it drops.
+    pub(super) fn cancelled() -> Self {
+        let error = ErrorData::internal_error("the request was cancelled", None);
+        Self { error, outcome: Outcome::Cancelled, meaning: Meaning::Reopens }
+    }
+
+    pub(super) fn panicked() -> Self {
+        let error = ErrorData::internal_error("the handler panicked", None);
+        Self { error, outcome: Outcome::Panicked, meaning: Meaning::Reopens }
+    }
+
+    /// Whether the round stays open.
+    pub(super) fn reopens(&self) -> bool {
+        self.meaning != Meaning::Final
+    }
+
+    /// Replaces an error that asks for a retry with a final one where the flow cannot resume.
+    pub(super) fn for_good(self, orphan: Orphan) -> Self {
+        match orphan {
+            Orphan::Dead if self.meaning == Meaning::Retry => {
+                ErrorData::internal_error("the call cannot go on: start it again", None).into()
+            }
+            _ => self,
+        }
+    }
+}
+
+impl From<ErrorData> for Stop {
+    fn from(error: ErrorData) -> Self {
+        Failure { error, meaning: Meaning::Final }.into()
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(Failure { error, meaning }: Failure) -> Self {
+        Self { outcome: Outcome::Error { code: error.code.0 }, error, meaning }
+    }
+}
+
+impl From<Stop> for ErrorData {
+    fn from(stop: Stop) -> Self {
+        stop.error
+    }
+}
+
+impl From<FlowError> for Stop {
+    fn from(error: FlowError) -> Self {
+        match error.wire() {
+            Wire::Words(error) => error.into(),
+            Wire::Protocol(failure) => failure.into(),
+        }
+    }
+}
+
+pub(super) fn overtaken() -> Stop {
+    FlowError::retry("another instance took the round over").into()
+}
+
+/// A step of the ledger that was not taken: it is away, or full. The same request may be sent again.
+pub(super) fn unavailable(error: LedgerError) -> FlowError {
+    FlowError::retry(error)
+}
+
+/// The same for a first leg, which has no token that could be sent again: where there is no room, the caller reads so.
+pub(super) fn not_spilled(error: LedgerError) -> FlowError {
+    match error {
+        full @ LedgerError::Full { .. } => FlowError::Busy(full),
+        away => FlowError::retry(away),
+    }
+}

@@ -1,0 +1,802 @@
+//! Forms: from a Rust type to the flat schema a client can show, and from its answer back to the type.
+
+mod declared;
+
+use std::{
+    any::TypeId,
+    collections::BTreeMap,
+    fmt,
+    sync::{PoisonError, RwLock},
+};
+
+use rmcp::{
+    model::{
+        ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, JsonObject, PrimitiveSchemaDefinition,
+    },
+    schemars::{JsonSchema, generate::SchemaSettings},
+};
+use serde::{
+    Deserialize as _,
+    de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    server::seal::{
+        Digest,
+        digest::{Fingerprint, of_form},
+    },
+    shared::{
+        check::{Fields, Problem, Rule, object, required},
+        order,
+    },
+};
+
+/// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
+/// which becomes a form of one field named after the question's key. An option of one of the latter becomes an optional field: it is
+/// `None` where the answer has no value, or an empty text.
+///
+/// Fields are shown in the order in which the struct declares them: see [`order`](crate::order).
+///
+/// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these. A string may have a
+/// format: `email`, `uri`, `date` and `date-time` are shown to the client and checked; `uuid`, `ip`, `ipv4` and `ipv6`, which the protocol
+/// does not have, are asked for as plain strings, and checked.
+///
+/// Nothing has to be implemented: whatever derives `Deserialize` and `JsonSchema` has it. A type that no form can
+/// express, such as a struct within a struct, a map, or a string of another format, is reported when it is first asked.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be asked for with a form",
+    note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow)"
+)]
+pub trait FormType: DeserializeOwned + JsonSchema + Send + 'static {}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> FormType for T {}
+
+/// Why a type cannot be asked for with a form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{type_name}` cannot be asked for with a form: {why}")]
+pub struct Unaskable {
+    type_name: &'static str,
+    why: String,
+}
+
+/// The form of one question.
+pub(crate) struct Form<'a> {
+    shape: &'static Shape,
+    key: &'a str,
+}
+
+/// Makes the form of a key.
+pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
+
+/// What a type looks like, whatever the key it is asked under. Made once for each type, and kept for good.
+struct Shape {
+    fields: Asked,
+    digest: Digest,
+}
+
+/// The fields of a form: what answers are checked by, and as they are asked.
+enum Asked {
+    /// The properties of an object.
+    Of(Fields, ElicitationSchema),
+    /// Anything else becomes the one field of a form.
+    Single(Rule, PrimitiveSchemaDefinition),
+}
+
+type Known = BTreeMap<TypeId, Result<&'static Shape, Unaskable>>;
+
+static SHAPES: RwLock<Known> = RwLock::new(Known::new());
+
+impl<'a> Form<'a> {
+    /// The form that asks for a `T` under this key.
+    pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, Unaskable> {
+        let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
+        Ok(Self { shape: known.unwrap_or_else(Self::shape::<T>)?, key })
+    }
+
+    /// What is the same for every key, made once.
+    #[cold]
+    fn shape<T: FormType>() -> Result<&'static Shape, Unaskable> {
+        let shape = Shape::of::<T>().map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
+        let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
+        shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
+    }
+
+    /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.
+    pub(crate) fn default_key<T: FormType>() -> String {
+        let name = T::schema_name();
+        let name = without_option(&name);
+        // Rust's own types have lower-case names here: `boolean`, `string`, `uint8`.
+        if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
+            return "answer".to_owned();
+        }
+        let mut key = String::with_capacity(name.len() + 4);
+        for c in name.chars().filter(|c| c.is_ascii_alphanumeric()) {
+            if c.is_ascii_uppercase() && !key.is_empty() {
+                key.push('_');
+            }
+            key.push(c.to_ascii_lowercase());
+        }
+        key
+    }
+
+    /// The schema as it goes over the wire.
+    pub(crate) fn schema(&self) -> ElicitationSchema {
+        match &self.shape.fields {
+            Asked::Of(_, schema) => schema.clone(),
+            Asked::Single(field, definition) => {
+                let mut properties = BTreeMap::new();
+                properties.insert(self.key.to_owned(), definition.clone());
+                let mut schema = ElicitationSchema::new(properties);
+                schema.required = (!field.is_optional()).then(|| vec![self.key.to_owned()]);
+                schema
+            }
+        }
+    }
+
+    /// The question with this message.
+    pub(crate) fn request(&self, message: String) -> InputRequest {
+        InputRequest::Elicitation(ElicitRequest::new(self.params(message)))
+    }
+
+    /// What it asks.
+    pub(crate) fn params(&self, message: String) -> ElicitRequestParams {
+        ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: self.schema() }
+    }
+
+    /// By what the question with this message is known again.
+    pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
+        of_form(message, self.key, &self.shape.digest)
+    }
+
+    /// Checks an answer against the schema, then makes the type of it.
+    pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
+        let value = match &self.shape.fields {
+            Asked::Of(fields, _) => Value::Object(fields.check(content)?),
+            Asked::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
+        };
+        made_of(value)
+    }
+
+    /// As [`read`](Self::read), of an answer as JSON text. Of a form with one field, nothing else is made than its value.
+    pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, Problem> {
+        match &self.shape.fields {
+            Asked::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
+            Asked::Single(field, _) => made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?),
+        }
+    }
+}
+
+/// The name of a type; of an option, that of what it may have.
+fn without_option(name: &str) -> &str {
+    name.strip_prefix("Nullable_").unwrap_or(name)
+}
+
+fn made_of<T: FormType>(value: Value) -> Result<T, Problem> {
+    serde_json::from_value(value).map_err(unfit)
+}
+
+fn unfit(error: serde_json::Error) -> Problem {
+    Problem::whole(format!("does not fit: {error}"))
+}
+
+/// The member of this name of an object that is JSON text. The others are passed over.
+fn member(json: &str, name: &str) -> serde_json::Result<Option<Value>> {
+    let mut text = serde_json::Deserializer::from_str(json);
+    let found = text.deserialize_map(Member(name))?;
+    text.end()?;
+    Ok(found)
+}
+
+struct Member<'a>(&'a str);
+
+impl<'de> Visitor<'de> for Member<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Option<Value>, A::Error> {
+        let mut found = None;
+        while let Some(is_it) = members.next_key_seed(Name(self.0))? {
+            if is_it {
+                found = Some(members.next_value()?);
+            } else {
+                members.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a member has this name.
+struct Name<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<bool, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
+impl Shape {
+    fn of<T: FormType>() -> Result<Self, String> {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+        let Value::Object(mut schema) = schema else {
+            return Err("its schema is not an object".to_owned());
+        };
+        schema.remove("$schema");
+        if schema.get("type") != Some(&json!("object")) {
+            if schema.get("enum").is_none() && schema.get("oneOf").is_none() {
+                // The title of a plain type is its Rust name: `boolean`, `uint32`.
+                schema.remove("title");
+            }
+            let field = Value::Object(schema);
+            let is_nullable = is_nullable(&field);
+            let mut field = plain_field(field);
+            let digest = Digest::of_shape(&field);
+            if let Some(Value::String(title)) = field.get_mut("title") {
+                *title = without_option(title).to_owned();
+            }
+            let definition = carried("it", &field)?;
+            let rule = if is_nullable { Rule::of(&field).or_null() } else { Rule::of(&field) };
+            return Ok(Self { fields: Asked::Single(rule, definition), digest });
+        }
+        if let Some(keyword) =
+            UNBOUNDED.into_iter().find(|keyword| schema.get(*keyword).is_some_and(|given| given != false))
+        {
+            return Err(match keyword {
+                "additionalProperties" => {
+                    "it is a map or has one flattened into it, and a form has a fixed set of fields".to_owned()
+                }
+                keyword => format!("it uses `{keyword}`, which a form cannot express"),
+            });
+        }
+        schema.remove("title");
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for field in properties.values_mut() {
+                *field = plain_field(field.take());
+            }
+        }
+        schema.entry("properties").or_insert_with(|| json!({}));
+        let mut asked = expressible(&schema)?;
+        asked.property_order = Some(in_order::<T>(&schema));
+        let fields = Fields::of(&schema);
+        let digest = Digest::of_shape(&Value::Object(schema));
+        Ok(Self { fields: Asked::Of(fields, asked), digest })
+    }
+}
+
+/// What a schema can say of an object beside its properties, and a form cannot.
+const UNBOUNDED: [&str; 12] = [
+    "additionalProperties",
+    "unevaluatedProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "dependentRequired",
+    "oneOf",
+    "anyOf",
+    "allOf",
+    "not",
+    "if",
+    "$ref",
+];
+
+/// The formats of strings that the protocol has.
+const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
+/// Those that it does not have, and answers are checked by all the same.
+const OUR_FORMATS: [&str; 4] = ["uuid", "ip", "ipv4", "ipv6"];
+
+/// The names of the fields as the type declares them. Where it has flattened parts, and does not say: first what is required, in that order,
+/// then the others, by name.
+fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut names: Vec<String> = properties.into_iter().flat_map(|fields| fields.keys().cloned()).collect();
+    let declared = declared::fields::<T>().iter().copied();
+    order::arrange(&mut names, declared.chain(required(schema)), |name| name);
+    names
+}
+
+/// rmcp's elicitation schema, if it can carry all that this schema says.
+fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let fields = properties.into_iter().flatten().map(|(name, field)| {
+        let definition = carried(&format!("`{name}`"), field)?;
+        Ok((name.clone(), definition))
+    });
+    let mut asked = ElicitationSchema::new(fields.collect::<Result<_, String>>()?);
+    asked.description = schema.get("description").and_then(Value::as_str).map(|text| text.to_owned().into());
+    let required: Vec<_> = required(schema).map(str::to_owned).collect();
+    asked.required = schema.contains_key("required").then_some(required);
+    Ok(asked)
+}
+
+/// A field as rmcp carries it, if it can carry all that its schema says but for what is checked here alone.
+fn carried(what: &str, field: &Value) -> Result<PrimitiveSchemaDefinition, String> {
+    let mut wanted = field.clone();
+    match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
+        (Some("object"), _) => {
+            let map = field.get("additionalProperties").is_some_and(|given| given != false);
+            let kind = if map { "a map" } else { "a struct" };
+            return Err(format!("{what} is {kind}, and the fields of a form are plain values"));
+        }
+        (Some("string"), Some(format)) if OUR_FORMATS.contains(&format) => {
+            wanted.as_object_mut().map(|wanted| wanted.remove("format"));
+        }
+        (Some("string"), Some(format)) if !FORMATS.contains(&format) => {
+            let known = FORMATS.into_iter().chain(OUR_FORMATS).collect::<Vec<_>>().join(", ");
+            return Err(format!("{what} has the format `{format}`, which is not supported (those that are: {known})"));
+        }
+        _ => {}
+    }
+    let definition = PrimitiveSchemaDefinition::deserialize(&wanted).map_err(|_| {
+        format!("{what} is not a string, a number, a boolean, an enum without data or a list of such enums")
+    })?;
+    let written = serde_json::to_value(&definition).map_err(|error| error.to_string())?;
+    match lost(&wanted, &written) {
+        Some(keyword) => Err(format!("{what} uses `{keyword}`, which a form cannot express")),
+        None => Ok(definition),
+    }
+}
+
+fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {
+    let wanted = wanted.as_object()?;
+    wanted.keys().map(String::as_str).find(|keyword| carried.get(keyword).is_none())
+}
+
+/// Whether a value may be null: that of an `Option`.
+fn is_nullable(field: &Value) -> bool {
+    let list = |keyword: &str| field.get(keyword).and_then(Value::as_array).into_iter().flatten();
+    list("type").any(|name| name == "null")
+        || list("anyOf").any(|option| option == &json!({ "type": "null" }))
+        || list("enum").any(Value::is_null)
+}
+
+/// Rewrites what `schemars` says of a field into the few keywords of an elicitation schema.
+fn plain_field(field: Value) -> Value {
+    let Value::Object(mut field) = field else {
+        return field;
+    };
+    // `Option<T>`: the field is absent from `required`, which says it all.
+    if let Some(Value::Array(types)) = field.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            field.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(options)) = field.get_mut("anyOf") {
+        options.retain(|option| option != &json!({ "type": "null" }));
+        if let [Value::Object(only)] = options.as_slice() {
+            let only = only.clone();
+            field.remove("anyOf");
+            field.extend(only);
+        }
+    }
+    if let Some(Value::Array(values)) = field.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if field.get("default").is_some_and(Value::is_null) {
+        field.remove("default");
+    }
+    // `uint32`, `double` and so on: Rust's names for what the type checks anyway.
+    if matches!(field.get("type").and_then(Value::as_str), Some("integer" | "number")) {
+        field.remove("format");
+    }
+    if let Some(value) = field.remove("const") {
+        field.insert("enum".to_owned(), json!([value]));
+    }
+    if let Some(choices) = field.get("oneOf").and_then(titled) {
+        field.insert("type".to_owned(), json!("string"));
+        field.insert("oneOf".to_owned(), choices);
+    }
+    if let Some(items) = field.get_mut("items") {
+        let mut plain = plain_field(items.take());
+        if let Some(choices) = plain.get_mut("oneOf").map(Value::take) {
+            plain = json!({ "anyOf": choices });
+        } else if let Some(plain) = plain.as_object_mut() {
+            plain.retain(|keyword, _| keyword == "type" || keyword == "enum");
+        }
+        *items = plain;
+        // A set: duplicates do no harm, and no form can forbid them.
+        field.remove("uniqueItems");
+    }
+    Value::Object(field)
+}
+
+/// An enum whose variants have documentation, as choices with titles.
+fn titled(options: &Value) -> Option<Value> {
+    let mut choices = Vec::new();
+    for option in options.as_array()? {
+        if let Some(values) = option.get("enum").and_then(Value::as_array) {
+            for value in values {
+                choices.push(json!({ "const": value.as_str()?, "title": value }));
+            }
+        } else {
+            let value = option.get("const")?.as_str()?;
+            let title = option.get("title").or(option.get("description")).and_then(Value::as_str);
+            choices.push(json!({ "const": value, "title": title.unwrap_or(value) }));
+        }
+    }
+    Some(Value::Array(choices))
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::schemars;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Units {
+        Metric,
+        Imperial,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    enum Class {
+        /// Somewhat more room
+        Comfort,
+        Economy,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Trip {
+        /// Who travels
+        name: String,
+        class: Class,
+        units: Option<Units>,
+        #[schemars(range(min = 1, max = 9))]
+        seats: u8,
+        price: Option<f64>,
+        #[serde(default)]
+        window: bool,
+        #[schemars(length(min = 1))]
+        meals: Vec<Units>,
+        #[schemars(extend("format" = "date"))]
+        day: Option<String>,
+    }
+
+    fn schema<T: FormType>(key: &str) -> Value {
+        serde_json::to_value(Form::of::<T>(key).unwrap().schema()).unwrap()
+    }
+
+    fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
+        let form = Form::of::<T>(key).unwrap();
+        // An answer of the past is read from its text, and comes to the same.
+        let recalled: Result<T, Problem> = form.read_text(&content.to_string());
+        let read: Result<T, Problem> = form.read(&content);
+        assert_eq!(read.is_ok(), recalled.is_ok(), "{content}");
+        if content.is_object() {
+            assert_eq!(read.as_ref().err(), recalled.as_ref().err());
+        }
+        read.map_err(|problem| problem.to_string())
+    }
+
+    fn order<T: FormType>() -> Vec<String> {
+        Form::of::<T>("key").unwrap().schema().property_order.unwrap()
+    }
+
+    #[test]
+    fn fields_are_in_the_order_of_their_declaration() {
+        let declared = ["name", "class", "units", "seats", "price", "window", "meals", "day"];
+        assert_eq!(order::<Trip>(), declared);
+
+        #[derive(Deserialize, JsonSchema)]
+        struct Wrapped(Trip);
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        struct Transparent {
+            trip: Box<Trip>,
+        }
+        assert_eq!(order::<Wrapped>(), declared);
+        assert_eq!(order::<Transparent>(), declared);
+        assert_eq!(order::<Box<Trip>>(), declared);
+        let _ = |wrapped: Wrapped, transparent: Transparent| (wrapped.0, transparent.trip);
+
+        #[derive(Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Renamed {
+            z_first: String,
+            #[serde(rename = "Y", alias = "a_also", alias = "zz")]
+            then: String,
+            #[serde(skip)]
+            never: String,
+            #[serde(default)]
+            a_last: bool,
+        }
+        assert_eq!(order::<Renamed>(), ["zFirst", "Y", "aLast"]);
+    }
+
+    #[test]
+    fn a_struct_with_flattened_parts_has_first_what_is_required_in_order() {
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Address {
+            street: String,
+            city: String,
+            country: Option<String>,
+        }
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Guest {
+            name: String,
+            #[serde(flatten)]
+            address: Address,
+            age: u8,
+            allergies: Option<String>,
+        }
+        assert_eq!(order::<Guest>(), ["name", "street", "city", "age", "allergies", "country"]);
+    }
+
+    #[test]
+    fn a_field_with_a_default_that_is_left_empty_has_it() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        #[schemars(extend("default" = true))]
+        struct Window(bool);
+
+        assert_eq!(schema::<Window>("window")["required"], Value::Null);
+        for empty in [json!({}), json!({"window": null})] {
+            assert_eq!(read("window", empty), Ok(Window(true)));
+        }
+        assert_eq!(read("window", json!({"window": false})), Ok(Window(false)));
+    }
+
+    #[test]
+    fn an_ordinary_enum_is_a_form_of_one_field_named_after_the_key() {
+        let expected = json!({
+            "type": "object",
+            "properties": {"units": {"type": "string", "enum": ["metric", "imperial"], "title": "Units"}},
+            "required": ["units"],
+        });
+        assert_eq!(schema::<Units>("units"), expected);
+        assert_eq!(read("units", json!({"units": "metric"})), Ok(Units::Metric));
+        assert_eq!(
+            read::<Units>("units", json!({"units": "kelvin"})),
+            Err("`units` must be one of metric, imperial".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_question_is_named_after_its_type() {
+        assert_eq!(Form::default_key::<Units>(), "units");
+        assert_eq!(Form::default_key::<bool>(), "answer");
+        assert_eq!(Form::default_key::<u8>(), "answer");
+        assert_eq!(Form::default_key::<String>(), "answer");
+        #[derive(Deserialize, JsonSchema)]
+        struct SeatOnPlane {}
+        assert_eq!(Form::default_key::<SeatOnPlane>(), "seat_on_plane");
+    }
+
+    #[test]
+    fn the_text_of_an_answer_is_read_as_the_answer_is() {
+        let read =
+            |json: &str| Form::of::<u8>("n").unwrap().read_text::<u8>(json).map_err(|problem| problem.to_string());
+        assert_eq!(read(r#"{"n":3}"#), Ok(3));
+        assert_eq!(read(r#"{"other":{"n":[1]},"\u006e":3.0,"n2":4}"#), Ok(3), "whatever is beside it");
+        assert_eq!(read(r#"{"n":1,"n":3}"#), Ok(3), "the last one counts, as in a map");
+        assert_eq!(read(r#"{"n":null}"#), Err("`n` is missing".to_owned()));
+        assert_eq!(read("{}"), Err("`n` is missing".to_owned()));
+        for broken in ["", "[3]", r#"{"n":3"#, r#"{"n":3} 4"#] {
+            assert!(read(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn plain_types_are_forms_of_one_field_too() {
+        assert_eq!(schema::<bool>("ok")["properties"], json!({"ok": {"type": "boolean"}}));
+        assert_eq!(read("ok", json!({"ok": true})), Ok(true));
+        assert_eq!(read::<bool>("ok", json!({"ok": "yes"})), Err("`ok` must be of type boolean".to_owned()));
+        assert_eq!(read("n", json!({"n": 3})), Ok(3u8));
+        assert_eq!(read("name", json!({"name": "Ada"})), Ok("Ada".to_owned()));
+    }
+
+    #[test]
+    fn a_struct_of_every_kind_of_field_survives_the_way_there_and_back() {
+        let sent = schema::<Trip>("trip");
+        assert!(sent.get("$schema").is_none() && sent.get("title").is_none(), "{sent}");
+        let fields = &sent["properties"];
+        assert_eq!(
+            fields["class"]["oneOf"],
+            json!([{"const": "Economy", "title": "Economy"}, {"const": "Comfort", "title": "Somewhat more room"}])
+        );
+        assert_eq!(fields["units"]["enum"], json!(["metric", "imperial"]));
+        assert_eq!(fields["seats"]["minimum"], json!(1));
+        assert_eq!(fields["window"]["default"], json!(false));
+        assert_eq!(fields["meals"]["items"], json!({"type": "string", "enum": ["metric", "imperial"]}));
+        assert_eq!(fields["day"]["format"], json!("date"));
+        let required = sent["required"].as_array().unwrap();
+        assert!(!required.contains(&json!("units")) && required.contains(&json!("name")), "{sent}");
+
+        let answer = json!({
+            "name": "Ada", "class": "Economy", "seats": 2.0, "window": true, "meals": ["metric"], "day": "2028-02-29",
+        });
+        let trip: Trip = read("trip", answer).unwrap();
+        assert_eq!((trip.seats, trip.class, trip.units, trip.window), (2, Class::Economy, None, true));
+    }
+
+    #[test]
+    fn a_wrong_answer_says_which_field_and_why() {
+        let good = json!({"name": "Ada", "class": "Economy", "seats": 2, "meals": ["metric"]});
+        let wrong = |field: &str, value: Value| {
+            let mut answer = good.clone();
+            answer[field] = value;
+            read::<Trip>("trip", answer).unwrap_err()
+        };
+        assert!(read::<Trip>("trip", good.clone()).is_ok());
+        assert_eq!(wrong("name", json!(7)), "`name` must be of type string");
+        assert_eq!(wrong("name", Value::Null), "`name` is missing");
+        assert_eq!(wrong("class", json!("First")), "`class` must be one of Economy, Comfort");
+        assert_eq!(wrong("seats", json!(0)), "`seats` must be at least 1");
+        assert_eq!(wrong("seats", json!(10)), "`seats` must be at most 9");
+        assert_eq!(wrong("seats", json!(2.5)), "`seats` must be a whole number");
+        assert_eq!(wrong("seats", json!("2")), "`seats` must be a whole number");
+        assert_eq!(wrong("meals", json!([])), "`meals` must have a number of choices of at least 1");
+        assert_eq!(wrong("meals", json!(["metric", "kelvin"])), "`meals` must be one of metric, imperial");
+        assert_eq!(wrong("day", json!("2027-02-29")), "`day` must be a date such as 2026-07-28");
+        assert_eq!(read::<Trip>("trip", json!([])).unwrap_err(), "the answer is not an object");
+    }
+
+    #[test]
+    fn an_option_is_a_form_of_one_optional_field() {
+        let expected = json!({"type": "object", "properties": {"note": {"type": "string"}}});
+        assert_eq!(schema::<Option<String>>("note"), expected);
+        for nothing in [json!({}), json!({"note": null}), json!({"note": ""})] {
+            assert_eq!(read("note", nothing), Ok(None::<String>));
+        }
+        assert_eq!(read("note", json!({"note": "by the door"})), Ok(Some("by the door".to_owned())));
+        assert_eq!(read::<Option<String>>("note", json!({"note": 1})), Err("`note` must be of type string".to_owned()));
+
+        let units = json!({"units": {"type": "string", "enum": ["metric", "imperial"], "title": "Units"}});
+        assert_eq!(schema::<Option<Units>>("units"), json!({"type": "object", "properties": units}));
+        assert_eq!(read("units", json!({"units": ""})), Ok(None::<Units>));
+        assert_eq!(read("units", json!({"units": "metric"})), Ok(Some(Units::Metric)));
+        assert!(read::<Option<Units>>("units", json!({"units": "kelvin"})).is_err());
+
+        assert_eq!(read("n", json!({})), Ok(None::<u8>));
+        assert_eq!(read("n", json!({"n": 3.0})), Ok(Some(3u8)));
+        assert!(read::<Option<u8>>("n", json!({"n": ""})).is_err(), "which is no number");
+        assert_eq!(read("yes", json!({})), Ok(None::<bool>));
+
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Note(Option<String>);
+        assert_eq!(read("note", json!({})), Ok(Note(None)));
+        assert_eq!(Form::default_key::<Option<Units>>(), "units");
+        assert_eq!(Form::default_key::<Option<String>>(), "answer");
+    }
+
+    /// An answer to what was asked before this was an optional field still counts.
+    #[test]
+    fn an_option_has_the_fingerprint_of_what_it_may_have() {
+        let of = |form: Result<Form<'_>, Unaskable>| form.unwrap().fingerprint("Well?");
+        assert_eq!(of(Form::of::<Option<String>>("note")), of(Form::of::<String>("note")));
+    }
+
+    #[test]
+    fn a_format_that_the_protocol_does_not_have_is_asked_for_as_text_and_checked() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Ticket {
+            #[schemars(extend("format" = "uuid"))]
+            id: String,
+            from: Option<std::net::Ipv4Addr>,
+        }
+        let sent = schema::<Ticket>("ticket");
+        assert_eq!(sent["properties"], json!({"id": {"type": "string"}, "from": {"type": "string"}}));
+        let id = "123e4567-e89b-12d3-a456-426614174000";
+        assert!(read::<Ticket>("ticket", json!({"id": id, "from": "192.0.2.1"})).is_ok());
+        assert_eq!(
+            read::<Ticket>("ticket", json!({"id": "17"})),
+            Err("`id` must be a UUID such as 123e4567-e89b-12d3-a456-426614174000".to_owned())
+        );
+        assert_eq!(
+            read::<Ticket>("ticket", json!({"id": id, "from": "here"})),
+            Err("`from` must be an IPv4 address such as 192.0.2.1".to_owned())
+        );
+        assert_eq!(schema::<std::net::IpAddr>("ip")["properties"], json!({"ip": {"type": "string"}}));
+    }
+
+    fn unaskable<T: FormType>() -> String {
+        Form::of::<T>("key").err().unwrap_or_else(|| panic!("it can be asked")).to_string()
+    }
+
+    #[test]
+    fn maps_are_rejected_by_name() {
+        use std::collections::{BTreeMap, HashMap};
+
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Labelled {
+            name: String,
+            labels: HashMap<String, String>,
+        }
+        let said = unaskable::<Labelled>();
+        assert!(said.contains("Labelled` cannot be asked for with a form: `labels` is a map"), "{said}");
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Sometimes {
+            labels: Option<BTreeMap<String, u8>>,
+        }
+        let said = unaskable::<Sometimes>();
+        assert!(said.contains("Sometimes` cannot be asked for with a form: `labels` is a map"), "{said}");
+        #[derive(Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Open {
+            name: String,
+            #[serde(flatten)]
+            more: HashMap<String, String>,
+        }
+        for said in [unaskable::<Open>(), unaskable::<HashMap<String, String>>(), unaskable::<BTreeMap<String, bool>>()]
+        {
+            assert!(said.contains("` cannot be asked for with a form: it is a map or has one"), "{said}");
+        }
+        for said in [unaskable::<Option<HashMap<String, String>>>(), unaskable::<Option<Trip>>()] {
+            assert!(said.contains("a form: it is a"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_no_form_can_express_says_so() {
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Nested {
+            trip: Trip,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Patterned {
+            #[schemars(regex(pattern = "^a+$"))]
+            code: String,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Formatted {
+            #[schemars(extend("format" = "iban"))]
+            account: String,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(tag = "kind")]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        enum Tagged {
+            One { a: String },
+            Two { b: String },
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Flattened {
+            name: String,
+            #[serde(flatten)]
+            tagged: Tagged,
+        }
+        let nested = unaskable::<Nested>();
+        assert!(nested.contains("Nested` cannot be asked for with a form: `trip` is a struct"), "{nested}");
+        let patterned = unaskable::<Patterned>();
+        assert!(patterned.ends_with("`code` uses `pattern`, which a form cannot express"), "{patterned}");
+        let formatted = unaskable::<Formatted>();
+        assert!(formatted.contains("`account` has the format `iban`, which is not supported (those"), "{formatted}");
+        let listed = unaskable::<Vec<String>>();
+        assert!(listed.contains(": it is not a string, a number,"), "{listed}");
+        assert!(unaskable::<Tagged>().contains("a form: it "), "{}", unaskable::<Tagged>());
+        let flattened = unaskable::<Flattened>();
+        assert!(flattened.ends_with("it uses `oneOf`, which a form cannot express"), "{flattened}");
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Rounds`] as an rmcp handler, which everything passes through.
+
+use std::borrow::Cow;
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::*,
+    service::{MaybeSendFuture, NotificationContext, RequestContext, SubscriptionContext},
+};
+
+use super::{engine::leg, policy::gate::Era, rounds::Rounds, seal::envelope::Method};
+
+#[deny(clippy::missing_trait_methods)]
+impl<H: ServerHandler> ServerHandler for Rounds<H> {
+    fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + MaybeSendFuture + '_ {
+        self.core.targets.called(&**self.handlers.here(), &request.name);
+        leg::play(&self.core, &self.handlers, request, context)
+    }
+
+    fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<GetPromptResponse, ErrorData>> + MaybeSendFuture + '_ {
+        leg::play(&self.core, &self.handlers, request, context)
+    }
+
+    fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<ReadResourceResponse, ErrorData>> + MaybeSendFuture + '_ {
+        leg::play(&self.core, &self.handlers, request, context)
+    }
+
+    /// rmcp takes a request whose state is no string, or whose answers are no map, for one it does not know.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let param = |name: &str| request.params.as_ref().and_then(|params| params.get(name));
+        let wrong = |name, right: fn(&serde_json::Value) -> bool| {
+            param(name).is_some_and(|value| !value.is_null() && !right(value))
+        };
+        match Method::from_name(&request.method) {
+            Some(method)
+                if wrong("requestState", serde_json::Value::is_string)
+                    || wrong("inputResponses", serde_json::Value::is_object) =>
+            {
+                Err(leg::refuse_unreadable(&self.core, method, request.params.as_ref()))
+            }
+            _ => self.handlers.serve(&context).on_custom_request(request, context).await,
+        }
+    }
+
+    async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).ping(context).await
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        if self.core.modern_only {
+            return Err(no_legacy(request.protocol_version, &self.supported_protocol_versions()));
+        }
+        #[cfg(feature = "http")]
+        crate::server::http::sessions::admit(&self.core, &context).await?;
+        self.handlers.of(Era::Legacy).initialize(request, context).await
+    }
+
+    fn negotiate_initialize(&self, request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData> {
+        self.handlers.of(Era::Legacy).negotiate_initialize(request)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        let mut supported = ServerHandler::supported_protocol_versions(&**self.handlers.here());
+        if self.core.modern_only {
+            supported.to_mut().retain(is_modern);
+        }
+        supported
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let mut discovered = self.handlers.serve(&context).discover(context).await?;
+        if self.core.modern_only {
+            discovered.supported_versions.retain(is_modern);
+        }
+        Ok(discovered)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.handlers.serve(&context).complete(request, context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).set_level(request, context).await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let (is_first, handler) = (is_first(request.as_ref()), self.handlers.serve(&context));
+        let listed = handler.list_prompts(request, context).await?;
+        let names = listed.prompts.iter().map(|prompt| prompt.name.as_ref());
+        self.core.targets.prompts(&**handler, names, is_first && listed.next_cursor.is_none());
+        Ok(listed)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.handlers.serve(&context).list_resources(request, context).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.handlers.serve(&context).list_resource_templates(request, context).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        self.handlers.here().accepted_subscription_filter(requested)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.handlers.serve(context.request_context()).listen(context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).subscribe(request, context).await
+    }
+
+    #[expect(deprecated, reason = "passed through as long as rmcp has it")]
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).unsubscribe(request, context).await
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let (is_first, handler) = (is_first(request.as_ref()), self.handlers.serve(&context));
+        let listed = handler.list_tools(request, context).await?;
+        let names = listed.tools.iter().map(|tool| tool.name.as_ref());
+        self.core.targets.tools(&**handler, names, is_first && listed.next_cursor.is_none());
+        Ok(listed)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.handlers.here().get_tool(name)
+    }
+
+    async fn on_cancelled(&self, notification: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handlers.here().on_cancelled(notification, context).await;
+    }
+
+    async fn on_progress(&self, notification: ProgressNotificationParam, context: NotificationContext<RoleServer>) {
+        self.handlers.here().on_progress(notification, context).await;
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.handlers.here().on_initialized(context).await;
+    }
+
+    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
+        self.handlers.here().on_roots_list_changed(context).await;
+    }
+
+    async fn on_custom_notification(&self, notification: CustomNotification, context: NotificationContext<RoleServer>) {
+        self.handlers.here().on_custom_notification(notification, context).await;
+    }
+
+    fn get_info(&self) -> ServerConfig {
+        ServerHandler::get_info(&**self.handlers.here())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.handlers.serve(&context).get_task(request, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).update_task(request, context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.handlers.serve(&context).cancel_task(request, context).await
+    }
+}
+
+fn is_modern(version: &ProtocolVersion) -> bool {
+    Era::of_version(version.as_str()) == Era::Modern
+}
+
+/// What a legacy client gets from a server that is not for it.
+fn no_legacy(requested: ProtocolVersion, supported: &[ProtocolVersion]) -> ErrorData {
+    let served = supported.iter().map(ProtocolVersion::as_str).collect::<Vec<_>>().join(", ");
+    let mut error = ErrorData::unsupported_protocol_version(requested, supported);
+    error.message = format!(
+        "this server has no sessions and does not answer `initialize`: it serves protocol version {served}, in which \
+         every request carries its version in `_meta`"
+    )
+    .into();
+    error
+}
+
+/// Whether the first page of a list is wanted.
+fn is_first(page: Option<&PaginatedRequestParams>) -> bool {
+    page.is_none_or(|page| page.cursor.is_none())
+}

@@ -1,0 +1,394 @@
+//! The claims of a ledger in memory: records of one small size, in pages of those that may be forgotten in the same second.
+//!
+//! A claim that was answered takes [`CLAIM_BYTES`] in all: 52 in its page, and up to 12 in the index that finds it by its name. When a page
+//! may be forgotten is written once, on the page, and not beside each claim. Pages and the parts of the index are small, so that no leg waits
+//! while a large piece of memory is copied to a larger one.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashTable;
+
+use super::{
+    super::{ClaimId, Fence, What},
+    replies::Spot,
+    shares::ShareId,
+};
+use crate::{server::seal::digest::Fingerprint, shared::clock::Timestamp};
+
+/// What a claim counts.
+pub(super) const CLAIM_BYTES: usize = 64;
+
+/// Claims by name, and by when they may be forgotten.
+pub(super) struct Table {
+    index: Index,
+    pages: Vec<Page>,
+    /// The numbers of the pages that have no claim.
+    free: Vec<u32>,
+    /// The pages of each second. All but the last of them are full.
+    due: BTreeMap<Second, Vec<u32>>,
+    count: usize,
+}
+
+/// A second since 1970, rounded up: what is due in it may be forgotten when it has begun.
+pub(super) type Second = u64;
+
+struct Page {
+    due: Second,
+    slots: Vec<Slot>,
+}
+
+/// How many claims a page has room for.
+const PAGE: usize = 64;
+
+/// One claim.
+pub(super) struct Slot {
+    name: Name,
+    pub(super) share: ShareId,
+    pub(super) state: State,
+}
+
+/// What became of a claim, in as few bytes as it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is being worked on, or has a state that its token could not carry: what there is to know of it is there.
+    Held(u32),
+    /// It was given back, and was last run under this fence.
+    Free(Fence),
+    Done {
+        /// Half of the digest of its answers. Who could find others with the same half would get the reply to these, and nothing more.
+        answers: Fingerprint,
+        reply: Option<Spot>,
+    },
+    Dead,
+}
+
+/// By what a claim is known.
+///
+/// A round has the name of its flow and its number. An effect has the flow's name combined with half of its own digest: both are digests of
+/// something that nobody but the server knows, so that two names are the same by chance once in 2^128.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name {
+    flow: [u8; 16],
+    what: u32,
+}
+
+impl Name {
+    pub(super) fn of(id: ClaimId) -> Self {
+        let flow = *id.flow.as_bytes();
+        match id.what {
+            What::Round(number) => Self { flow, what: number },
+            What::Once(name) => {
+                let combined = u128::from_le_bytes(flow) ^ u128::from_le_bytes(name.half());
+                Self { flow: combined.to_le_bytes(), what: u32::MAX }
+            }
+        }
+    }
+
+    /// A part of a digest is as good as a hash.
+    fn hash(&self) -> u64 {
+        let [first, ..] = [u128::from_le_bytes(self.flow) as u64];
+        first ^ u64::from(self.what).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Where a claim is, until it is moved or forgotten: the number of its page, and its place on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(u32);
+
+impl Place {
+    fn new(page: u32, slot: usize) -> Self {
+        Self(page * PAGE as u32 + slot as u32)
+    }
+
+    fn page(self) -> u32 {
+        self.0 / PAGE as u32
+    }
+
+    fn slot(self) -> usize {
+        self.0 as usize % PAGE
+    }
+}
+
+impl Table {
+    /// More claims than this have no place: 2^31, which is 128 GiB of them.
+    pub(super) const MOST_BYTES: usize = CLAIM_BYTES << 31;
+
+    pub(super) fn new() -> Self {
+        Self { index: Index::new(), pages: Vec::new(), free: Vec::new(), due: BTreeMap::new(), count: 0 }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn find(&self, name: Name) -> Option<Place> {
+        self.index.find(name.hash(), |place| self[place].name == name)
+    }
+
+    /// Keeps a claim that is not there yet until this second.
+    pub(super) fn insert(&mut self, name: Name, share: ShareId, state: State, due: Second) -> Place {
+        self.put(Slot { name, share, state }, due)
+    }
+
+    /// When the claim may be forgotten.
+    pub(super) fn due(&self, place: Place) -> Second {
+        self.pages[place.page() as usize].due
+    }
+
+    /// Keeps a claim until another second.
+    pub(super) fn move_to(&mut self, place: Place, due: Second) {
+        let slot = self.remove(place);
+        self.put(slot, due);
+    }
+
+    /// A claim that may be forgotten now.
+    pub(super) fn next_due(&self, now: Timestamp) -> Option<Place> {
+        let (due, pages) = self.due.first_key_value()?;
+        if now.as_millis() / 1000 < *due {
+            return None;
+        }
+        let page = *pages.last()?;
+        Some(Place::new(page, self.pages[page as usize].slots.len().checked_sub(1)?))
+    }
+
+    /// What all of it takes of memory.
+    #[cfg(test)]
+    pub(super) fn allocated(&self) -> usize {
+        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Slot>()).sum();
+        let pages = self.pages.capacity() * size_of::<Page>() + self.free.capacity() * size_of::<u32>();
+        let due: usize = self.due.values().map(|pages| pages.capacity() * size_of::<u32>() + 48).sum();
+        let index: usize = self.index.parts.iter().map(|part| part.allocation_size() + size_of_val(part)).sum();
+        slots + pages + due + index
+    }
+
+    fn put(&mut self, slot: Slot, due: Second) -> Place {
+        let pages = self.due.entry(due).or_default();
+        let page = match pages.last().filter(|page| self.pages[**page as usize].slots.len() < PAGE) {
+            Some(page) => *page,
+            None => {
+                let page = self.free.pop().unwrap_or_else(|| {
+                    self.pages.push(Page { due, slots: Vec::new() });
+                    self.pages.len() as u32 - 1
+                });
+                self.pages[page as usize].due = due;
+                pages.push(page);
+                page
+            }
+        };
+        let slots = &mut self.pages[page as usize].slots;
+        let (place, hash) = (Place::new(page, slots.len()), slot.name.hash());
+        slots.push(slot);
+        self.count += 1;
+        self.index.insert(hash, place, |place| self.pages[place.page() as usize].slots[place.slot()].name.hash());
+        place
+    }
+
+    /// Forgets a claim. The last one of its second takes its place.
+    pub(super) fn remove(&mut self, place: Place) -> Slot {
+        self.index.remove(self[place].name.hash(), place);
+        self.count -= 1;
+        let page = place.page() as usize;
+        let due = self.pages[page].due;
+        let pages = self.due.get_mut(&due).expect("a page is one of its second");
+        let last_page = *pages.last().expect("a second without a page is not kept");
+        let slots = &mut self.pages[last_page as usize].slots;
+        let last = slots.pop().expect("a page without a claim is not kept");
+        let last_place = Place::new(last_page, slots.len());
+        if slots.is_empty() {
+            *slots = Vec::new();
+            pages.pop();
+            self.free.push(last_page);
+            if pages.is_empty() {
+                self.due.remove(&due);
+            }
+        }
+        if last_place == place {
+            return last;
+        }
+        self.index.replace(last.name.hash(), last_place, place);
+        std::mem::replace(&mut self.pages[page].slots[place.slot()], last)
+    }
+}
+
+impl std::ops::Index<Place> for Table {
+    type Output = Slot;
+
+    fn index(&self, place: Place) -> &Slot {
+        &self.pages[place.page() as usize].slots[place.slot()]
+    }
+}
+
+impl std::ops::IndexMut<Place> for Table {
+    fn index_mut(&mut self, place: Place) -> &mut Slot {
+        &mut self.pages[place.page() as usize].slots[place.slot()]
+    }
+}
+
+/// The second in which a claim that is kept until then is due. Never earlier, and later by no more than a 512th of the time that it is kept:
+/// so there are no more seconds with pages of their own than there is use for, also where claims are kept for days.
+pub(super) fn due(now: Timestamp, until: Timestamp) -> Second {
+    let until_second = until.as_millis().div_ceil(1000);
+    let step = (until.since(now).as_secs() / 512).next_power_of_two();
+    until_second.div_ceil(step) * step
+}
+
+/// Where each claim is, by the hash of its name. A place takes four bytes, and one more of the table: to grow, a part reads the names again.
+struct Index {
+    parts: Vec<HashTable<Place>>,
+}
+
+/// How many parts there are: one grows at a time, so that none takes long.
+const PARTS: usize = 1024;
+
+impl Index {
+    fn new() -> Self {
+        Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
+    }
+
+    fn part(&mut self, hash: u64) -> &mut HashTable<Place> {
+        &mut self.parts[part(hash)]
+    }
+
+    fn find(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+        self.parts[part(hash)].find(hash, |place| is_it(*place)).copied()
+    }
+
+    fn insert(&mut self, hash: u64, place: Place, rehash: impl Fn(Place) -> u64) {
+        self.part(hash).insert_unique(hash, place, |place| rehash(*place));
+    }
+
+    fn remove(&mut self, hash: u64, place: Place) {
+        if let Ok(found) = self.part(hash).find_entry(hash, |known| *known == place) {
+            found.remove();
+        }
+    }
+
+    fn replace(&mut self, hash: u64, place: Place, with: Place) {
+        if let Some(found) = self.part(hash).find_mut(hash, |known| *known == place) {
+            *found = with;
+        }
+    }
+}
+
+/// By other bits than those that a table looks at.
+fn part(hash: u64) -> usize {
+    (hash >> 40) as usize % PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::seal::{Digest, FlowId};
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_millis(second * 1000)
+    }
+
+    fn round(flow: u128, number: u32) -> Name {
+        Name::of(ClaimId { flow: FlowId::from_bytes(flow.to_le_bytes()), what: What::Round(number) })
+    }
+
+    fn effect(flow: u128, name: &str) -> Name {
+        let flow = FlowId::from_bytes(flow.to_le_bytes());
+        Name::of(ClaimId { flow, what: What::Once(Digest::of_once(flow, name)) })
+    }
+
+    fn share() -> ShareId {
+        super::super::shares::Shares::new(0).open(crate::server::ledger::Share::Common, 0)
+    }
+
+    #[test]
+    fn a_slot_has_the_size_that_it_counts_without_its_part_of_the_index() {
+        assert_eq!(size_of::<Slot>(), 52);
+        assert_eq!(size_of::<Place>(), 4);
+    }
+
+    #[test]
+    fn nothing_is_due_early_nor_much_later() {
+        for (now, until) in [(0, 0), (0, 1), (0, 999), (0, 1000), (5, 690_005), (7, 3_690_007), (1, 30 * 86_400_000)] {
+            let due = due(Timestamp::from_millis(now), Timestamp::from_millis(until)) * 1000;
+            let late = due.checked_sub(until).expect("not early");
+            assert!(late <= 1000 + until / 256, "{now} to {until}: {late} late");
+        }
+        assert!(due(at(0), Timestamp::from_millis(u64::MAX)) >= u64::MAX / 1000);
+    }
+
+    #[test]
+    fn claims_that_are_kept_for_days_share_seconds() {
+        let day = 86_400;
+        let seconds: std::collections::BTreeSet<_> =
+            (0..30 * day).step_by(60).map(|now| due(at(now), at(now + 30 * day))).collect();
+        assert!(seconds.len() < 1100, "{}", seconds.len());
+    }
+
+    #[test]
+    fn names_whose_hashes_are_equal_are_two() {
+        let one = round(0, 1);
+        let two = round(u128::from(one.hash() ^ round(0, 2).hash()), 2);
+        assert!(one.hash() == two.hash() && one != two);
+        let mut table = Table::new();
+        let places = [one, two].map(|name| table.insert(name, share(), State::Dead, 1));
+        assert_eq!([one, two].map(|name| table.find(name)), places.map(Some));
+        table.remove(places[0]);
+        assert_eq!(table.find(one), None);
+        assert_eq!(table.find(two).map(|place| table[place].name), Some(two), "it has moved");
+    }
+
+    #[test]
+    fn rounds_and_effects_have_names_of_their_own() {
+        let names =
+            [round(1, 1), round(1, 2), round(2, 1), effect(1, "a"), effect(1, "b"), effect(2, "a"), round(1, u32::MAX)];
+        for (i, one) in names.iter().enumerate() {
+            assert!(names[..i].iter().all(|other| other != one), "{one:?}");
+        }
+    }
+
+    /// Against a map that does the same, at random.
+    #[test]
+    fn whatever_is_kept_moved_and_forgotten_is_found_where_it_is() {
+        let mut table = Table::new();
+        let mut known = std::collections::HashMap::new();
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for step in 0..50_000_u32 {
+            let name = round(u128::from(random(3000)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835), 1);
+            let due = random(40) + 1;
+            match (table.find(name), random(3)) {
+                (None, _) => {
+                    table.insert(name, share(), State::Free(step), due);
+                    known.insert(name.flow, (step, due));
+                }
+                (Some(place), 0) => {
+                    table.remove(place);
+                    known.remove(&name.flow);
+                }
+                (Some(place), 1) => {
+                    table.move_to(place, due);
+                    known.get_mut(&name.flow).unwrap().1 = due;
+                }
+                (Some(place), _) => {
+                    let (step, due) = known[&name.flow];
+                    assert_eq!((table[place].state, table.due(place)), (State::Free(step), due));
+                }
+            }
+            assert_eq!(table.count(), known.len());
+        }
+        let partly: usize = table.due.values().map(|pages| pages.len() - 1).sum();
+        assert!(partly * PAGE <= known.len(), "all pages but the last of a second are full");
+        while let Some(place) = table.next_due(at(20)) {
+            assert!(table.due(place) <= 20);
+            let slot = table.remove(place);
+            assert!(known.remove(&slot.name.flow).is_some_and(|(_, due)| due <= 20));
+        }
+        assert!(known.values().all(|(_, due)| *due > 20));
+        assert_eq!(table.count(), known.len());
+        while let Some(place) = table.next_due(at(40)) {
+            table.remove(place);
+        }
+        assert!(table.due.is_empty() && table.free.len() == table.pages.len());
+        assert!(table.index.parts.iter().all(HashTable::is_empty));
+    }
+}

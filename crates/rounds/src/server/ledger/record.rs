@@ -1,0 +1,136 @@
+//! Records: what a ledger outside of this process's memory keeps of a flow, sealed, and bound to the very place where it is kept.
+//!
+//! A ledger is shared, and others may read it or write to it. They read nothing, and what they move elsewhere, within a flow
+//! or from another one, does not open there.
+
+use super::{ClaimId, What};
+use crate::server::seal::{
+    Digest,
+    cipher::{self, Nonce, Unopened},
+    ring::{DerivedRing, KeyId},
+};
+
+/// What a record is, and where it belongs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// What came of a claim that was answered like this: a reply, or the value of an effect.
+    Outcome(ClaimId, Digest),
+    /// The state that a round begins with, where it was too large for its token.
+    Spill(ClaimId),
+}
+
+impl Place {
+    pub(crate) fn seal(self, ring: &DerivedRing, nonce: Nonce, plaintext: &[u8]) -> Vec<u8> {
+        cipher::seal(ring, nonce, |key| self.context(key), plaintext)
+    }
+
+    pub(crate) fn open(self, ring: &DerivedRing, sealed: Vec<u8>) -> Result<Vec<u8>, Unopened> {
+        cipher::open(ring, |key| self.context(key), sealed)
+    }
+
+    /// Every part has a fixed length, or is told apart by a byte in front of it: no two places have the same.
+    fn context(self, key: KeyId) -> Vec<u8> {
+        let (tag, id, answers) = match self {
+            Self::Outcome(id, answers) => (b'o', id, Some(answers)),
+            Self::Spill(id) => (b's', id, None),
+        };
+        let mut context = Vec::with_capacity(128);
+        context.extend(b"rounds/record/1\0");
+        context.push(tag);
+        context.extend(id.flow.as_bytes());
+        match id.what {
+            What::Round(number) => {
+                context.push(b'r');
+                context.extend(number.to_be_bytes());
+            }
+            What::Once(name) => {
+                context.push(b'e');
+                context.extend(name.as_bytes());
+            }
+        }
+        context.extend(answers.iter().flat_map(Digest::as_bytes));
+        context.extend(key);
+        context
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::seal::{FlowId, KeyRing, ring::Purpose};
+
+    fn ring(keys: &[u8]) -> DerivedRing {
+        let keys = keys.iter().map(|byte| [*byte; 32]);
+        KeyRing::from_bytes(keys).unwrap().derive(Purpose::Record, "test")
+    }
+
+    #[test]
+    fn a_record_opens_in_its_own_place_only() {
+        let (one, other) = (FlowId::from_bytes([1; 16]), FlowId::from_bytes([2; 16]));
+        let (yes, no) = (Digest::of_principal("yes"), Digest::of_principal("no"));
+        let round = |flow, number| ClaimId { flow, what: What::Round(number) };
+        let effect = |flow, name| ClaimId { flow, what: What::Once(name) };
+        let places = [
+            Place::Outcome(round(one, 1), yes),
+            Place::Outcome(round(one, 1), no),
+            Place::Outcome(round(one, 2), yes),
+            Place::Outcome(round(other, 1), yes),
+            Place::Outcome(effect(one, yes), yes),
+            Place::Outcome(effect(one, no), yes),
+            Place::Outcome(effect(other, yes), yes),
+            Place::Spill(round(one, 1)),
+            Place::Spill(round(one, 2)),
+            Place::Spill(round(other, 1)),
+        ];
+        let ring = ring(&[1]);
+        for (i, here) in places.iter().enumerate() {
+            let sealed = here.seal(&ring, [9; 24], b"the reply");
+            for (j, there) in places.iter().enumerate() {
+                let opened = there.open(&ring, sealed.clone());
+                let expected = if i == j { Ok(b"the reply".to_vec()) } else { Err(Unopened::Tampered) };
+                assert_eq!(opened, expected, "{here:?} at {there:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_but_what_was_sealed_opens() {
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let ring = ring(&[1]);
+        let sealed = place.seal(&ring, [9; 24], b"the state");
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(place.open(&ring, flipped).is_err(), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            assert!(place.open(&ring, sealed[..length].to_vec()).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn an_older_key_of_the_ring_still_opens_and_a_retired_one_does_not() {
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let old = place.seal(&ring(&[1]), [9; 24], b"the state");
+        assert_eq!(place.open(&ring(&[2, 1]), old.clone()).unwrap(), b"the state");
+        assert!(matches!(place.open(&ring(&[2]), old), Err(Unopened::UnknownKey(_))));
+    }
+
+    /// A change here is a change of the format: what a ledger holds during the deploy will not open.
+    #[test]
+    fn the_format_is_pinned_by_a_golden_record() {
+        let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
+        let place = Place::Outcome(id, Digest::of_principal("yes"));
+        let sealed = place.seal(&ring(&[42]), [24; 24], b"the reply");
+        let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, include_str!("golden.record").trim());
+    }
+
+    #[test]
+    fn a_key_for_tokens_opens_no_record() {
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let keys = KeyRing::from_bytes([[1; 32]]).unwrap();
+        let sealed = place.seal(&keys.derive(Purpose::Record, "test"), [9; 24], b"the state");
+        assert!(matches!(place.open(&keys.derive(Purpose::State, "test"), sealed), Err(Unopened::UnknownKey(_))));
+    }
+}

@@ -1,0 +1,17 @@
+//! The server half: handlers that ask.
+
+mod builder;
+pub(crate) mod engine;
+pub(crate) mod form;
+mod handler;
+#[cfg(feature = "http")]
+pub mod http;
+pub mod ledger;
+pub(crate) mod policy;
+mod rounds;
+pub(crate) mod seal;
+pub(crate) mod shape;
+pub mod transport;
+
+pub use builder::{BuildError, RoundsBuilder};
+pub use rounds::Rounds;

@@ -1,0 +1,16 @@
+//! What may be done, by whom and how much of it: the capability gate, limits, principals, errors and events.
+
+pub(crate) mod capabilities;
+pub(crate) mod error;
+pub(crate) mod failure;
+pub(crate) mod gate;
+pub(crate) mod legacy;
+pub(crate) mod limits;
+pub(crate) mod notes;
+pub mod observe;
+#[cfg(feature = "otel")]
+mod otel;
+#[cfg(feature = "http")]
+pub(crate) mod places;
+pub(crate) mod principal;
+pub(crate) mod targets;

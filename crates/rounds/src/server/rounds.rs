@@ -1,0 +1,176 @@
+//! [`Rounds`]: the server around a server.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use rmcp::ServerHandler;
+
+use super::{
+    builder::{BuildError, RoundsBuilder},
+    engine::{
+        core::{Core, Keys},
+        handlers::Handlers,
+    },
+    policy::{legacy::Legacy, limits::Limits, principal::Principal},
+    seal::KeyRing,
+};
+use crate::shared::clock::SystemClock;
+
+/// A server whose handlers may ask their user, safely, in the middle of a call.
+///
+/// It wraps any rmcp [`ServerHandler`] and is one itself, so it goes wherever rmcp takes one. It looks at `tools/call`,
+/// `prompts/get` and `resources/read`; every other method of rmcp 3.8 passes through untouched. [`new`](Self::new) needs no
+/// configuration; [`builder`](Self::builder) has it all.
+///
+/// Clones share everything: keys, ledger, limits, the handler, and the calls that wait. If the server was built with [a
+/// factory](RoundsBuilder::per_session), each clone makes its own handler for the legacy session that it serves, and shares the rest. Where rmcp wants a
+/// factory, build once and clone there, or let [`streamable_http`](Self::streamable_http) do it.
+///
+/// ```no_run
+/// use rmcp::{ServerHandler, ServiceExt};
+/// use rounds::{Rounds, transport::stdio};
+///
+/// struct Weather;
+/// impl ServerHandler for Weather {}
+///
+/// # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Rounds::new(Weather); // sealed, bound, single-use: no configuration
+/// server.serve(stdio()).await?.waiting().await?;
+/// # Ok(()) }
+/// ```
+pub struct Rounds<H> {
+    pub(super) handlers: Handlers<H>,
+    pub(super) core: Arc<Core>,
+}
+
+impl<H: ServerHandler> Rounds<H> {
+    /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds of
+    /// ten minutes, flows of an hour.
+    ///
+    /// # Panics
+    ///
+    /// As [`KeyRing::ephemeral`].
+    pub fn new(handler: H) -> Self {
+        Self::builder(handler).build().expect("the defaults fit together")
+    }
+
+    /// Wraps a handler with a configuration.
+    pub fn builder(handler: H) -> RoundsBuilder<H> {
+        RoundsBuilder {
+            handlers: Handlers::shared(handler),
+            keys: None,
+            audience: None,
+            identify: Box::new(Principal::from_request),
+            identifies: false,
+            round_lifetime: Duration::from_secs(10 * 60),
+            flow_deadline: Duration::from_secs(60 * 60),
+            limits: Limits::default(),
+            clock: Arc::new(SystemClock),
+            ledger: None,
+            spill: false,
+            relay: None,
+            legacy: Legacy::default(),
+            legacy_for: HashMap::new(),
+            observers: Vec::new(),
+            announce_expiry: true,
+            modern_only: false,
+            entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
+        }
+    }
+
+    /// The handler that the server was built with. Handlers that [a factory](RoundsBuilder::per_session) made cannot be reached from here.
+    pub fn handler(&self) -> &H {
+        self.handlers.first()
+    }
+
+    /// Returns this server with another handler. Keys, ledger, limits and waiting handlers stay the same, so that either server continues the flows of
+    /// the other. Use it in a factory that you write by hand, or for a handler that knows its connection:
+    ///
+    /// ```no_run
+    /// # use rmcp::{ServerHandler, ServiceExt};
+    /// # use rounds::Rounds;
+    /// # struct Weather(Option<std::net::SocketAddr>);
+    /// # impl ServerHandler for Weather {}
+    /// # async fn main_(listener: tokio::net::TcpListener) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Rounds::new(Weather(None)); // once
+    /// loop {
+    ///     let (stream, client) = listener.accept().await?;
+    ///     let session = server.with_handler(Weather(Some(client)));
+    ///     tokio::spawn(async move {
+    ///         if let Ok(running) = session.serve(stream).await {
+    ///             let _ = running.waiting().await;
+    ///         }
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// The new server uses this handler for every request, also if this one was built with [a factory](RoundsBuilder::per_session). A flow
+    /// that waits with an [`Ask`](crate::Ask) keeps the handler that it began with.
+    pub fn with_handler(&self, handler: H) -> Self {
+        Self { handlers: Handlers::shared(handler), core: self.core.clone() }
+    }
+
+    /// How many handlers wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs, and those in a call in
+    /// flight whose question was pushed to a client of the legacy era.
+    pub fn waiting(&self) -> usize {
+        self.core.frames.count()
+    }
+
+    /// How many bytes the [handlers that wait](Self::waiting) take, as they count against [`Limits::frame_bytes`].
+    pub fn waiting_bytes(&self) -> usize {
+        self.core.frames.bytes()
+    }
+
+    /// For how long the oldest of the [handlers](Self::waiting) that are kept between legs has been waiting for its answer; none when none
+    /// is. Those whose question was pushed are in a call in flight, and do not count. It looks at each of them: ask as often as a
+    /// dashboard does, not as often as a request comes.
+    pub fn oldest_wait(&self) -> Option<Duration> {
+        Some(self.core.now().since(self.core.frames.oldest_wait()?))
+    }
+
+    #[cfg(feature = "test")]
+    pub(crate) fn parts(&self) -> (&Arc<H>, &Arc<Core>) {
+        (self.handlers.first(), &self.core)
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Gives the running server other keys, at once and for all clones. See [`KeyRing`] for rotation.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::NoAudience`] when the server was built without an audience, and so with an ephemeral ring: a shared
+    /// ring needs one. [`BuildError::RelayWithoutKeys`] for an ephemeral ring in a server with a relay, whose other instances do not have it.
+    pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
+        if self.core.relay.is_some() && keys.is_ephemeral() {
+            return Err(BuildError::RelayWithoutKeys);
+        }
+        let derived = Keys::derive(keys, self.core.audience.as_deref()).ok_or(BuildError::NoAudience)?;
+        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = derived;
+        Ok(())
+    }
+}
+
+impl<H> Clone for Rounds<H> {
+    fn clone(&self) -> Self {
+        Self { handlers: self.handlers.clone(), core: self.core.clone() }
+    }
+}
+
+impl<H> fmt::Debug for Rounds<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rounds")
+            .field("handler", &std::any::type_name::<H>())
+            .field("audience", &self.core.audience)
+            .field("limits", &self.core.limits)
+            .finish_non_exhaustive()
+    }
+}

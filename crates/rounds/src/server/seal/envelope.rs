@@ -1,0 +1,426 @@
+//! The envelope: what a token carries, and everything it is bound to.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    attempt::Attempt,
+    cipher::Plaintext,
+    digest::{Digest, Fingerprint, write_hex},
+    journal::{Pages, PagesWithoutTexts},
+    refusal::Refusal,
+};
+use crate::shared::clock::Timestamp;
+pub(crate) use crate::shared::kind::{Kind, Method};
+
+/// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
+const VERSION: u8 = 2;
+
+/// How far ahead of ours the clock of the instance that minted a token may be.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
+/// Names a flow: 128 random bits, the same for all of its rounds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FlowId([u8; 16]);
+
+impl FlowId {
+    /// The flow of this name.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the name.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a request has to agree with for a token to be opened by it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Binding {
+    pub(crate) principal: Option<Digest>,
+    pub(crate) method: Method,
+    pub(crate) target: String,
+    pub(crate) arguments: Digest,
+}
+
+/// When a token was issued, and until when it is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) issued_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) deadline: Timestamp,
+}
+
+impl Span {
+    /// Until when the token may still look good to some instance of a fleet, and so until when its use is remembered.
+    pub(crate) fn remembered_until(&self) -> Timestamp {
+        self.expires_at + CLOCK_SKEW
+    }
+
+    /// The same of the flow, and so of the effects it has had.
+    pub(crate) fn deadline_remembered_until(&self) -> Timestamp {
+        self.deadline + CLOCK_SKEW
+    }
+}
+
+/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token. One that is only
+/// written borrows what it is bound to, and the keys of its questions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Envelope<B = Binding, K = String> {
+    pub(crate) flow: FlowId,
+    pub(crate) round: u32,
+    pub(crate) span: Span,
+    pub(crate) binding: B,
+    /// The questions of this round. An answer to anything else is not looked at.
+    pub(crate) asked: Vec<Asked<K>>,
+    pub(crate) resume: Resume,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked<K = String> {
+    pub(crate) key: K,
+    pub(crate) kind: Kind,
+}
+
+/// How the flow goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Resume {
+    /// By calling the handler again, with what the flow has come to so far.
+    Handler(Kept),
+    /// By waking the handler that waits under the flow's name.
+    Frame,
+    /// As `Journal`, from before the texts of questions were kept. It is read, and no longer written.
+    JournalWithoutTexts(PagesWithoutTexts),
+    /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
+    /// digest.
+    Spilled(Digest),
+    /// As `Handler`, for a flow in which the library asked on the handler's behalf.
+    Posed(Kept, Posing),
+    /// As `Frame`, on the instance of this name.
+    FrameAt(String),
+    /// By calling the handler again, to go through what it has been through already.
+    Journal(Pages),
+}
+
+impl Resume {
+    /// By calling the handler again.
+    pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
+        if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
+    }
+
+    /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
+    pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
+        if matches!(self, Self::Frame | Self::FrameAt(_) | Self::Spilled(_)) {
+            return None;
+        }
+        let state = postcard::to_stdvec(self).expect("an envelope has no type that postcard cannot write");
+        *self = Self::Spilled(Digest::of_spill(&state));
+        Some(state)
+    }
+
+    /// The state that the handler kept itself: the one part that may be large.
+    fn state(&self) -> Option<&str> {
+        match self {
+            Self::Handler(kept) | Self::Posed(kept, _) => kept.state.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether a leg that goes on from here knows the value of this effect, and so does not ask the ledger for it.
+    pub(crate) fn carries(&self, name: &str) -> bool {
+        match self {
+            Self::Handler(kept) | Self::Posed(kept, _) => {
+                kept.onces.iter().any(|(known, text)| known == name && !Attempt::is(text))
+            }
+            Self::Journal(pages) => pages.entries.iter().any(|entry| entry.is_once(name)),
+            // Nothing else is written with values of effects in it: what spills is looked at before it does.
+            Self::Frame | Self::FrameAt(_) | Self::Spilled(_) | Self::JournalWithoutTexts(_) => false,
+        }
+    }
+
+    /// Whether the handler waits somewhere, instead of being called again.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Frame | Self::FrameAt(_))
+    }
+
+    /// How the handler is called again. What was spilled comes from the ledger, and is refused when it is not what was left there.
+    pub(crate) fn again(self, spilled: Option<&[u8]>) -> Result<Again, Refusal> {
+        let resume = match self {
+            Self::Spilled(digest) => {
+                let kept = spilled.filter(|kept| Digest::of_spill(kept) == digest).ok_or(Refusal::SpillGone)?;
+                match postcard::take_from_bytes(kept) {
+                    Ok((resume, [])) => resume,
+                    _ => return Err(Refusal::SpillGone),
+                }
+            }
+            other => other,
+        };
+        match resume {
+            Self::Handler(kept) => Ok(Again::Handler(kept, Posing::default())),
+            Self::Posed(kept, posing) => Ok(Again::Handler(kept, posing)),
+            Self::Journal(pages) => Ok(Again::Journal(pages)),
+            Self::JournalWithoutTexts(pages) => Ok(Again::Journal(pages.into())),
+            Self::Spilled(_) => Err(Refusal::SpillGone),
+            Self::Frame | Self::FrameAt(_) => Err(Refusal::FrameGone),
+        }
+    }
+}
+
+/// How a handler is called again: with what it finds again and what was asked on its behalf, or with its journal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    Handler(Kept, Posing),
+    Journal(Pages),
+}
+
+/// What a handler that is called again finds again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// What was answered so far.
+    pub(crate) settled: Vec<(String, Settled)>,
+    /// The values of its effects, as JSON text, by name.
+    pub(crate) onces: Vec<(String, String)>,
+    /// The state that it kept itself.
+    pub(crate) state: Option<String>,
+}
+
+/// What the library did on a handler's behalf.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posing {
+    /// What it asked.
+    pub(crate) posed: Vec<Posed>,
+    /// What steps came by without asking, as JSON text, by name.
+    pub(crate) known: Vec<(String, String)>,
+}
+
+/// A question that the library asked, so that its answer is not taken for one to another question of the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Posed {
+    pub(crate) key: String,
+    pub(crate) question: Fingerprint,
+    /// How often it was asked again, as the answer did not fit.
+    pub(crate) asked_again: u32,
+}
+
+/// An answer of an earlier round. The wire carries the latest round's only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Settled {
+    /// The answer as it came, as JSON text.
+    Accepted {
+        kind: Kind,
+        json: String,
+    },
+    Declined,
+    Cancelled,
+}
+
+impl Settled {
+    pub(crate) fn accepted(kind: Kind, content: &Value) -> Self {
+        // Quicker than by `Display`.
+        let json = serde_json::to_string(content).expect("a value is JSON");
+        Self::Accepted { kind, json }
+    }
+}
+
+impl<B: Serialize, K: Serialize> Envelope<B, K> {
+    /// The plaintext of a token.
+    pub(crate) fn to_plaintext(&self) -> Plaintext {
+        // Most are not longer, and need no second piece of memory.
+        let mut start = Plaintext::with_capacity(512 + self.resume.state().map_or(0, str::len));
+        start.extend([VERSION]);
+        postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
+    }
+}
+
+impl Envelope {
+    /// Reads a token's plaintext. To be bound to a request it still has to pass [`check`](Self::check).
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
+        match bytes.split_first() {
+            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
+                Ok((envelope, [])) => Ok(envelope),
+                _ => Err(Refusal::UnknownVersion),
+            },
+            _ => Err(Refusal::UnknownVersion),
+        }
+    }
+
+    /// Whether this request, now, may go on with the flow.
+    pub(crate) fn check(&self, request: &Binding, now: Timestamp) -> Result<(), Refusal> {
+        let held = [
+            (self.binding.principal == request.principal, Refusal::Principal),
+            (self.binding.method == request.method, Refusal::Method),
+            (self.binding.target == request.target, Refusal::Target),
+            (self.binding.arguments == request.arguments, Refusal::Arguments),
+            (self.span.issued_at <= now + CLOCK_SKEW, Refusal::FromTheFuture),
+            // A round never outlives its flow, so that a passed deadline would always look like an expired round.
+            (now < self.span.deadline, Refusal::DeadlinePassed),
+            (now < self.span.expires_at, Refusal::Expired),
+        ];
+        match held.into_iter().find(|(holds, _)| !holds) {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::server::seal::{
+        KeyRing,
+        ring::Purpose,
+        token::{open, seal},
+    };
+
+    fn envelope() -> Envelope {
+        Envelope {
+            flow: FlowId::from_bytes([7; 16]),
+            round: 1,
+            span: Span {
+                issued_at: Timestamp::from_millis(1_800_000_000_000),
+                expires_at: Timestamp::from_millis(1_800_000_600_000),
+                deadline: Timestamp::from_millis(1_800_003_600_000),
+            },
+            binding: Binding {
+                principal: None,
+                method: Method::Tool,
+                target: "weather_e".to_owned(),
+                arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
+            },
+            asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
+            resume: Resume::Handler(Kept::default()),
+        }
+    }
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    #[test]
+    fn a_flow_is_named_in_hexadecimal() {
+        let flow = FlowId::from_bytes([0, 1, 9, 10, 15, 16, 17, 99, 127, 128, 160, 171, 200, 239, 254, 255]);
+        assert_eq!(flow.to_string(), "0001090a0f1011637f80a0abc8effeff");
+    }
+
+    #[test]
+    fn every_binding_is_checked() {
+        let alice = Some(Digest::of_principal("alice"));
+        let bob = Some(Digest::of_principal("bob"));
+        let of = |principal| {
+            let mut envelope = envelope();
+            envelope.binding.principal = principal;
+            envelope
+        };
+        let with = |principal| of(principal).binding;
+        assert_eq!(of(None).check(&with(None), NOW), Ok(()));
+        assert_eq!(of(alice).check(&with(alice), NOW), Ok(()));
+        assert_eq!(of(alice).check(&with(bob), NOW), Err(Refusal::Principal));
+        assert_eq!(of(alice).check(&with(None), NOW), Err(Refusal::Principal));
+        assert_eq!(of(None).check(&with(alice), NOW), Err(Refusal::Principal));
+
+        let changed = |change: fn(&mut Binding)| {
+            let mut binding = envelope().binding;
+            change(&mut binding);
+            envelope().check(&binding, NOW)
+        };
+        assert_eq!(changed(|b| b.method = Method::Prompt), Err(Refusal::Method));
+        assert_eq!(changed(|b| b.target = "wipe".to_owned()), Err(Refusal::Target));
+        assert_eq!(changed(|b| b.arguments = Digest::of_arguments(None)), Err(Refusal::Arguments));
+    }
+
+    #[test]
+    fn time_is_checked_to_the_millisecond() {
+        let at = |millis| envelope().check(&envelope().binding, Timestamp::from_millis(millis));
+        assert_eq!(at(1_800_000_599_999), Ok(()));
+        assert_eq!(at(1_800_000_600_000), Err(Refusal::Expired));
+        assert_eq!(at(1_800_000_601_000), Err(Refusal::Expired));
+        assert_eq!(at(1_800_000_000_000 - 60_000), Ok(()));
+        assert_eq!(at(1_800_000_000_000 - 60_001), Err(Refusal::FromTheFuture));
+        assert_eq!(at(1_800_003_600_000), Err(Refusal::DeadlinePassed));
+    }
+
+    #[test]
+    fn an_envelope_of_another_layout_is_refused() {
+        let mut bytes = envelope().to_plaintext().to_vec();
+        assert_eq!(Envelope::from_bytes(&bytes), Ok(envelope()));
+        bytes.push(0);
+        assert_eq!(Envelope::from_bytes(&bytes), Err(Refusal::UnknownVersion));
+        assert_eq!(Envelope::from_bytes(&[]), Err(Refusal::UnknownVersion));
+        let mut next = envelope().to_plaintext().to_vec();
+        next[0] = VERSION + 1;
+        assert_eq!(Envelope::from_bytes(&next), Err(Refusal::UnknownVersion));
+    }
+
+    #[test]
+    fn a_state_that_spilled_comes_back_as_it_was_and_nothing_else_does() {
+        let resume = envelope().resume;
+        let mut spilled = resume.clone();
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled, Resume::Spilled(Digest::of_spill(&left)));
+        assert_eq!(postcard::to_stdvec(&spilled).unwrap()[0], 3, "its number in the format");
+        assert_eq!(spilled.clone().again(Some(&left)), resume.again(None));
+        assert_eq!(spilled.clone().again(None), Err(Refusal::SpillGone));
+        assert_eq!(spilled.clone().again(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
+        assert_eq!(spilled.spill(), None, "it spills once");
+        assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
+        // Sealed under the same key for the same place, and still no way to call a handler.
+        for odd in [Resume::Frame, Resume::FrameAt("a".to_owned()), Resume::Spilled(Digest::of_spill(b""))] {
+            let odd = postcard::to_stdvec(&odd).unwrap();
+            let spilled = Resume::Spilled(Digest::of_spill(&odd));
+            assert!(spilled.again(Some(&odd)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_journal_without_texts_is_still_read_in_a_token_and_where_it_spilled() {
+        let bytes: Vec<u8> = include_str!("golden-1.journal")
+            .trim()
+            .as_bytes()
+            .chunks(2)
+            .map(|hex| u8::from_str_radix(str::from_utf8(hex).unwrap(), 16).unwrap())
+            .collect();
+        let before = Resume::JournalWithoutTexts(postcard::from_bytes(&bytes).unwrap());
+        assert_eq!(postcard::to_stdvec(&before).unwrap(), [&[2], &bytes[..]].concat(), "the number it always had");
+        assert_eq!(postcard::to_stdvec(&Resume::Journal(Pages::default())).unwrap()[0], 6, "the number it has now");
+        let token = Envelope { resume: before.clone(), ..envelope() }.to_plaintext();
+        let read = Envelope::from_bytes(&token.to_vec()).unwrap().resume.again(None).unwrap();
+        assert!(matches!(&read, Again::Journal(pages) if pages.open.len() == 1 && pages.entries.iter().count() == 10));
+        let mut spilled = before;
+        let left = spilled.spill().unwrap();
+        assert_eq!(spilled.again(Some(&left)), Ok(read));
+    }
+
+    /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token
+    /// as one that is refused.
+    #[test]
+    fn the_format_is_pinned_by_a_golden_token() {
+        let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
+        let golden = include_str!("golden.token").trim();
+        assert_eq!(seal(&ring, [24; 24], envelope().to_plaintext()), golden);
+        let opened = open(&ring, 64 * 1024, golden).unwrap();
+        assert_eq!(Envelope::from_bytes(&opened), Ok(envelope()));
+    }
+
+    /// Its arguments were digested in another way: the binding could not be checked.
+    #[test]
+    fn a_token_of_the_first_version_is_refused() {
+        let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
+        let opened = open(&ring, 64 * 1024, include_str!("golden-1.token").trim()).unwrap();
+        assert_eq!(Envelope::from_bytes(&opened), Err(Refusal::UnknownVersion));
+    }
+}

@@ -1,0 +1,181 @@
+//! Looking into a token, for whoever has its keys: what `rounds open` prints.
+
+use std::fmt;
+
+use super::{
+    Digest, FlowId, KeyRing,
+    envelope::{Envelope, Kind, Method, Resume, Settled},
+    journal::Pages,
+    refusal::Refusal,
+    ring::Purpose,
+    token,
+};
+use crate::shared::{clock::Timestamp, escape::Escaped};
+
+/// What is in a token. It is for looking at: what a handler is given went through far more checks.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Inspected {
+    /// The flow.
+    pub flow: FlowId,
+    /// The round whose questions the token carries.
+    pub round: u32,
+    /// When it was sealed.
+    pub issued_at: Timestamp,
+    /// When the round expires.
+    pub expires_at: Timestamp,
+    /// When the flow ends.
+    pub deadline: Timestamp,
+    /// A digest of whoever the flow belongs to, if it belongs to anybody.
+    pub principal: Option<Digest>,
+    /// What was requested.
+    pub method: Method,
+    /// Of which tool, prompt or resource.
+    pub target: String,
+    /// A digest of the arguments.
+    pub arguments: Digest,
+    /// The questions of this round.
+    pub asked: Vec<(String, Kind)>,
+    /// Whether the handler waits in memory for the answers, instead of being called again with them.
+    pub waits: bool,
+    /// The answers of earlier rounds: the content as JSON, or how it was refused.
+    pub settled: Vec<(String, Result<String, &'static str>)>,
+    /// The effects that have happened, by name, with their values as JSON; an attempt that failed as `!` and its failure as JSON.
+    pub onces: Vec<(String, String)>,
+    /// What a durable handler has been through, an entry each.
+    pub journal: Vec<String>,
+    /// What the handler kept.
+    pub state: Option<String>,
+    /// Whether the state was too large for the token. Then the ledger has what else there is to see.
+    pub spilled: bool,
+    pages: Option<Pages>,
+}
+
+impl Inspected {
+    /// Opens a token with the ring and the audience it was sealed with. Whether it is still good is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] when it is no token, no key of the ring sealed it for this audience, it was changed, or it is of a version that is not
+    /// known here.
+    pub fn open(keys: &KeyRing, audience: &str, token: &str) -> Result<Self, Refusal> {
+        let ring = keys.derive(Purpose::State, audience);
+        let plaintext = token::open(&ring, token.len(), token)?;
+        let envelope = Envelope::from_bytes(&plaintext)?;
+        let spilled = matches!(envelope.resume, Resume::Spilled(_));
+        let (waits, settled, onces, state, pages) = match envelope.resume {
+            Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
+            Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
+            Resume::Spilled(_) => (false, vec![], vec![], None, None),
+            Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
+            Resume::JournalWithoutTexts(pages) => (false, vec![], vec![], None, Some(pages.into())),
+        };
+        let settled = settled.into_iter().map(|(key, settled)| {
+            let settled = match settled {
+                Settled::Accepted { json, .. } => Ok(json),
+                Settled::Declined => Err("declined"),
+                Settled::Cancelled => Err("cancelled"),
+            };
+            (key, settled)
+        });
+        Ok(Self {
+            flow: envelope.flow,
+            round: envelope.round,
+            issued_at: envelope.span.issued_at,
+            expires_at: envelope.span.expires_at,
+            deadline: envelope.span.deadline,
+            principal: envelope.binding.principal,
+            method: envelope.binding.method,
+            target: envelope.binding.target,
+            arguments: envelope.binding.arguments,
+            asked: envelope.asked.into_iter().map(|asked| (asked.key, asked.kind)).collect(),
+            waits,
+            settled: settled.collect(),
+            onces,
+            journal: pages.iter().flat_map(|pages| pages.entries.iter()).map(|entry| format!("{entry:?}")).collect(),
+            state,
+            spilled,
+            pages,
+        })
+    }
+
+    /// The journal of a durable handler as JSON, to be kept for a test that replays it: `{"version": 2, "entries": [...],
+    /// "texts": [...], "open": [...]}`. None for a token of another shape. What was answered is in it, as it is in the token.
+    pub fn journal_json(&self) -> Option<String> {
+        self.pages.as_ref().map(Pages::to_json)
+    }
+}
+
+/// A line for each thing. Names and values are those of a client or of a handler: what is not fit for a terminal is escaped, line breaks
+/// included.
+impl fmt::Display for Inspected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let after = |moment: Timestamp| moment.since(self.issued_at).as_secs();
+        writeln!(f, "flow       {}, round {}", self.flow, self.round)?;
+        writeln!(f, "request    {} {}", self.method, Escaped(&self.target))?;
+        writeln!(f, "arguments  sha256 {:?}", self.arguments)?;
+        match &self.principal {
+            Some(principal) => writeln!(f, "principal  sha256 {principal:?}")?,
+            None => writeln!(f, "principal  none")?,
+        }
+        writeln!(f, "issued     {} ms since 1970", self.issued_at.as_millis())?;
+        writeln!(
+            f,
+            "expires    {} s after that; the flow {} s after that",
+            after(self.expires_at),
+            after(self.deadline)
+        )?;
+        for (key, kind) in &self.asked {
+            writeln!(f, "asked      {} ({kind:?})", Escaped(key))?;
+        }
+        for (key, settled) in &self.settled {
+            let (Ok(settled) | Err(settled)) = settled.as_deref().map_err(|how| *how);
+            writeln!(f, "settled    {}: {}", Escaped(key), Escaped(settled))?;
+        }
+        for (name, value) in &self.onces {
+            writeln!(f, "once       {}: {}", Escaped(name), Escaped(value))?;
+        }
+        for (place, entry) in self.journal.iter().enumerate() {
+            writeln!(f, "journal {place:>2} {}", Escaped(entry))?;
+        }
+        if self.waits {
+            writeln!(f, "handler    waits in memory")?;
+        }
+        let state = if self.spilled { "in the ledger" } else { self.state.as_deref().unwrap_or("none") };
+        write!(f, "state      {}", Escaped(state))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_moves_a_cursor_begins_a_line_or_hides() {
+        let bad = "a\u{1b}[2J\nprincipal  none\u{202e}\u{9b}".to_owned();
+        let digest = Digest::from_bytes([7; 32]);
+        let inspected = Inspected {
+            flow: FlowId::from_bytes([7; 16]),
+            round: 1,
+            issued_at: Timestamp::from_millis(0),
+            expires_at: Timestamp::from_millis(1),
+            deadline: Timestamp::from_millis(2),
+            principal: Some(digest),
+            method: Method::Tool,
+            target: bad.clone(),
+            arguments: digest,
+            asked: vec![(bad.clone(), Kind::Form)],
+            waits: false,
+            settled: vec![(bad.clone(), Ok(bad.clone()))],
+            onces: vec![(bad.clone(), bad.clone())],
+            journal: vec![bad.clone()],
+            state: Some(bad),
+            spilled: false,
+            pages: None,
+        };
+        let shown = inspected.to_string();
+        assert!(!shown.contains(|c: char| c != '\n' && !crate::shared::escape::is_harmless(c)), "{shown:?}");
+        assert_eq!(shown.lines().filter(|line| line.starts_with("principal")).count(), 1, "{shown}");
+        assert_eq!(shown.matches(r"a\u{1b}[2J\u{a}principal  none\u{202e}\u{9b}").count(), 8, "{shown}");
+    }
+}

@@ -1,0 +1,22 @@
+//! Sealing: everything a flow knows, encrypted into `requestState` and bound to the request it belongs to.
+//!
+//! [`KeyRing`] holds the keys, [`token`] the wire format, [`envelope`] what is inside and what it is bound to.
+//! The format and the reasons for it are written down in `docs/token.md`.
+
+pub(crate) mod attempt;
+pub(crate) mod cipher;
+mod decimal;
+pub(crate) mod digest;
+pub(crate) mod envelope;
+mod inspect;
+pub(crate) mod journal;
+pub(crate) mod message;
+pub(crate) mod refusal;
+pub(crate) mod ring;
+pub(crate) mod token;
+
+pub use digest::Digest;
+pub use envelope::FlowId;
+pub use inspect::Inspected;
+pub use refusal::Refusal;
+pub use ring::{KeyError, KeyRing};

@@ -1,0 +1,517 @@
+//! Linear: the handler asks, waits, and goes on where it stopped.
+
+use std::{
+    future::poll_fn,
+    marker::PhantomData,
+    ops::ControlFlow,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, Peer, RoleServer,
+    handler::server::common::{AsRequestContext, FromContextPart},
+    model::{ElicitRequest, ElicitRequestParams, InputRequest},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    server::{
+        engine::{
+            answer::Received,
+            frame::{Frame, Opened, Question},
+            view::View,
+        },
+        form::{Form, FormType, MakeForm},
+        policy::{error::FlowError, gate::Era},
+        seal::{
+            FlowId,
+            digest::{Fingerprint, of_question},
+            envelope::Kind,
+        },
+    },
+    shared::{
+        check::Problem,
+        clock::{BoxFuture, Timestamp},
+    },
+};
+
+#[doc = include_str!("docs/ask.md")]
+#[derive(Clone)]
+pub struct Ask {
+    pub(super) frame: Arc<Frame>,
+}
+
+/// What a person answered, as [`Asking::answer`] gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "handlers match on all three")]
+pub enum Answer<T> {
+    /// They agreed, and this is what they said.
+    Accepted(T),
+    /// They said no.
+    Declined,
+    /// They dismissed the question without a choice.
+    Cancelled,
+}
+
+impl<T> Answer<T> {
+    /// The accepted value, or what a refusal stands for, or the refusal as an error.
+    pub(super) fn into_value(self, refused: Option<T>, question: &str) -> Result<T, FlowError> {
+        let question = || question.to_owned();
+        match (self, refused) {
+            (Self::Accepted(value), _) | (_, Some(value)) => Ok(value),
+            (Self::Declined, None) => Err(FlowError::Declined { question: question() }),
+            (Self::Cancelled, None) => Err(FlowError::Cancelled { question: question() }),
+        }
+    }
+}
+
+impl Ask {
+    /// The `Ask` of a request, for handlers that are not written with rmcp's macros, such as those of resources.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
+        let view = View::take(context, "Ask")?;
+        view.frame.reach(context);
+        Ok(Self::of(&view))
+    }
+
+    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
+    /// after the question's key.
+    pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
+        let how = const { &How::form(Form::default_key::<T>) };
+        self.asking(Query { how, request: None, refused: None }, message)
+    }
+
+    /// Asks for a yes. Awaited, it is true only when the person agreed and said yes; a no, a decline and a dismissal are all
+    /// false. [`Asking::answer`] tells them apart.
+    pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
+        let how = const { &How::form(|| "confirm".to_owned()) };
+        self.asking(Query { how, request: None, refused: Some(false) }, message)
+    }
+
+    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
+    /// That they agreed does not mean that they did.
+    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
+        let url = url.into();
+        let request = move |message: String, _: &str, name: &dyn Fn() -> String| {
+            Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message,
+                url: url.clone(),
+                elicitation_id: name(),
+            })))
+        };
+        let how = &How {
+            kind: Kind::Url,
+            form: None,
+            default_key: || "url".to_owned(),
+            read: |_, _| Ok(()),
+            read_text: |_, _| Ok(()),
+        };
+        self.asking(Query { how, request: Some(Box::new(request)), refused: None }, message)
+    }
+
+    /// Asks the client's model.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
+        let sample = move |_, _: &str, _: &dyn Fn() -> String| {
+            Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
+        };
+        let how = &How {
+            kind: Kind::Sample,
+            form: None,
+            default_key: || "sample".to_owned(),
+            read: |_, result| from_json(result),
+            read_text: |_, result| from_text(result),
+        };
+        let query = Query { how, request: Some(Box::new(sample)), refused: None };
+        self.asking(query, "a question to the client's model")
+    }
+
+    /// Asks the client for its roots.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
+        let roots =
+            |_, _: &str, _: &dyn Fn() -> String| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
+        let how = &How {
+            kind: Kind::Roots,
+            form: None,
+            default_key: || "roots".to_owned(),
+            read: |_, result| from_json(result),
+            read_text: |_, result| from_text(result),
+        };
+        self.asking(Query { how, request: Some(Box::new(roots)), refused: None }, "the client's roots")
+    }
+
+    fn asking<T: 'static>(&self, query: Query<T>, message: impl Into<String>) -> Asking<T> {
+        let message = message.into().into();
+        Asking { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
+    }
+
+    /// Which protocol the client speaks. Both can be asked; how is not the handler's concern.
+    pub fn era(&self) -> Era {
+        self.frame.with_peer(|peer| peer.era)
+    }
+
+    /// Whether the client can be asked with a form: it declared so, and there is a way to ask it.
+    pub fn can_form(&self) -> bool {
+        self.can(Kind::Form)
+    }
+
+    /// Whether the client can be asked to visit a page.
+    pub fn can_url(&self) -> bool {
+        self.can(Kind::Url)
+    }
+
+    /// Whether the client's model can be sampled.
+    pub fn can_sample(&self) -> bool {
+        self.can(Kind::Sample)
+    }
+
+    /// Whether the client can be asked for its roots.
+    pub fn can_roots(&self) -> bool {
+        self.can(Kind::Roots)
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        self.frame.with_peer(|peer| (peer.era == Era::Modern || peer.back_channel) && peer.can(kind))
+    }
+
+    /// The client of the leg in flight, for notifications; none while the handler waits for an answer, and none in a leg that landed on
+    /// another instance and was handed over. Take it anew after every question: the one of an earlier leg no longer reaches anybody.
+    pub fn peer(&self) -> Option<Peer<RoleServer>> {
+        self.frame.link().map(|link| link.peer)
+    }
+
+    /// Tells the client of the leg in flight how far its call has come. Nothing happens when no leg is in flight, or it landed on another
+    /// instance, or its client gave no progress token.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
+        if let Some(link) = self.frame.link() {
+            link.progress(progress, total, message).await;
+        }
+    }
+
+    /// The name of the flow, the same on all of its legs.
+    pub fn flow(&self) -> FlowId {
+        self.frame.flow
+    }
+}
+
+impl<C: AsRequestContext> FromContextPart<C> for Ask {
+    fn from_context_part(context: &mut C) -> Result<Self, ErrorData> {
+        Ok(Self::from_context(context.as_request_context())?)
+    }
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ask").field("flow", &self.frame.flow).finish_non_exhaustive()
+    }
+}
+
+impl Ask {
+    pub(super) fn of(view: &View) -> Self {
+        Self { frame: view.frame.clone() }
+    }
+}
+
+/// A question that is asked when it is awaited.
+///
+/// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
+/// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
+#[must_use = "a question is asked when it is awaited"]
+pub struct Asking<T: 'static> {
+    pub(super) ask: Ask,
+    pub(super) query: Query<T>,
+    pub(super) message: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) within: Option<Within>,
+    pub(super) otherwise: Option<Otherwise<T>>,
+}
+
+/// Makes the request of a message, a key, and a name that no other question has, should it need one.
+pub(super) type MakeRequest =
+    Box<dyn Fn(String, &str, &dyn Fn() -> String) -> Result<InputRequest, FlowError> + Send + Sync>;
+
+/// A kind of question, and this one as far as it is not like the others.
+pub(super) struct Query<T: 'static> {
+    pub(super) how: &'static How<T>,
+    /// How the request is made of a question that is not a form.
+    pub(super) request: Option<MakeRequest>,
+    /// What a refusal stands for, where it stands for a value.
+    pub(super) refused: Option<T>,
+}
+
+/// What kind of question it is, and how its answer is read: the same for all questions of a kind and a type, and so in one place.
+pub(super) struct How<T> {
+    pub(super) kind: Kind,
+    /// The form under a key, of a question that is one.
+    pub(super) form: Option<MakeForm>,
+    pub(super) default_key: fn() -> String,
+    pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
+    /// The same for an answer as JSON text.
+    pub(super) read_text: fn(&str, &str) -> Result<T, Problem>,
+}
+
+impl<T: 'static> Query<T> {
+    /// What is sent, with these words.
+    pub(super) fn request(
+        &self,
+        words: String,
+        key: &str,
+        name: &dyn Fn() -> String,
+    ) -> Result<InputRequest, FlowError> {
+        match (&self.request, self.how.form) {
+            (Some(request), _) => request(words, key, name),
+            (None, Some(form)) => Ok(form(key)?.request(words)),
+            (None, None) => Err(FlowError::NothingAsked),
+        }
+    }
+
+    /// By what the question is known again. Without the flow's name: a journal belongs to its flow anyhow, and a saved one can
+    /// be replayed in another.
+    pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
+        match self.how.form {
+            Some(form) => Ok(form(key)?.fingerprint(message)),
+            None => Ok(of_question(&self.request(message.to_owned(), key, &|| key.to_owned())?)),
+        }
+    }
+}
+
+impl<T: FormType> How<T> {
+    const fn form(default_key: fn() -> String) -> Self {
+        Self {
+            kind: Kind::Form,
+            form: Some(|key| Form::of::<T>(key)),
+            default_key,
+            read: read_form,
+            read_text: |key, json| {
+                let form = Form::of::<T>(key).map_err(|unaskable| Problem::whole(unaskable.to_string()))?;
+                form.read_text(json)
+            },
+        }
+    }
+}
+
+/// What to do when the client cannot be asked, and with a value also when the time is over.
+pub(super) enum Otherwise<T> {
+    Value(T),
+    Argument(String),
+}
+
+/// How much time a question has: for how long, and once it was asked, until when.
+#[derive(Clone, Copy)]
+pub(super) enum Within {
+    For(Duration),
+    Until(Timestamp),
+}
+
+impl Within {
+    /// When the time is over of a question that is asked now, or was before.
+    pub(super) fn begun(within: &mut Option<Self>, now: impl FnOnce() -> Timestamp) -> Option<Timestamp> {
+        let until = match (*within)? {
+            Self::For(time) => now() + time,
+            Self::Until(until) => until,
+        };
+        *within = Some(Self::Until(until));
+        Some(until)
+    }
+}
+
+impl<T: Send + 'static> Asking<T> {
+    /// The question's key on the wire, and the name of the field of a form with one. By default the name of the type it asks
+    /// for (`Units` becomes `units`, a plain type such as `String` becomes `answer`), or `confirm`, `url`, `sample` or `roots`.
+    /// When another open question has the default already, a number is appended to the key; a key that is given twice is
+    /// [`FlowError::DuplicateKey`].
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into().into());
+        self
+    }
+
+    /// How long this question may wait, in place of [a round's lifetime](crate::RoundsBuilder::round_lifetime); shorter or
+    /// longer, but not beyond the flow's deadline. When it is over, the question is withdrawn and gives
+    /// [`FlowError::NotInTime`], or the value of [`or`](Self::or), unless the round is over with it: a round lives for its lifetime,
+    /// or as long as its most patient question, and then ends the handler. The client is told the time of each question.
+    ///
+    /// A handler with a [`Durable`](crate::Durable) is not there while its question waits, and goes on when the client comes back. What counts is
+    /// when that leg came: an answer that it brings too late is not taken.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = Some(Within::For(time));
+        self
+    }
+
+    /// What to take when the client [cannot be asked](FlowError::cannot_ask), or the question was not answered
+    /// [in its time](Self::within). It does not stand in for a person who was asked and said no.
+    pub fn or(mut self, value: T) -> Self {
+        self.otherwise = Some(Otherwise::Value(value));
+        self
+    }
+
+    /// Where the client cannot be asked, take the value from this argument of the call, and when it is not there, tell the
+    /// model to ask and to call again with it. Unlike [`or`](Self::or), it does not cover a question that was not answered in its time.
+    ///
+    /// The model then answers for the person: use it only where that is acceptable. The argument has to be in the tool's
+    /// input schema, as an optional one.
+    pub fn or_argument(mut self, argument: impl Into<String>) -> Self {
+        self.otherwise = Some(Otherwise::Argument(argument.into()));
+        self
+    }
+
+    /// Asks, and gives what was answered: accepted, declined or cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the flow has ended, the answers do
+    /// not fit, or no form can ask for the type.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` would have room for the question twice, and be kept as it waits"
+    )]
+    pub fn answer(mut self) -> impl Future<Output = Result<Answer<T>, FlowError>> + Send {
+        async move { self.asked().await }
+    }
+
+    async fn asked(&mut self) -> Result<Answer<T>, FlowError> {
+        if let Some(journal) = self.ask.frame.clone().journal.get() {
+            let (operation, question) = match self.recall(journal)? {
+                ControlFlow::Break(answer) => return Ok(answer),
+                ControlFlow::Continue(begun) => begun,
+            };
+            // In a box, as a handler that is kept while it waits does not come by here.
+            return Box::pin(self.answer_within(&operation, question)).await;
+        }
+        let core = &self.ask.frame.core;
+        let until = Within::begun(&mut self.within, || core.now());
+        let mut patience = until.map(|until| core.clock.sleep(until.since(core.now())));
+        let key_is_default = self.key.is_none();
+        let mut opened = self.open(self.message.to_string(), key_is_default)?;
+        let mut asked = 0;
+        loop {
+            let received = poll_fn(|cx| match Pin::new(&mut opened).poll(cx) {
+                Poll::Pending if is_over(&mut patience, cx) => {
+                    Poll::Ready(Err(FlowError::NotInTime { question: self.message.to_string() }))
+                }
+                received => received,
+            })
+            .await;
+            let problem = match received {
+                Ok(Received::Declined) => return Ok(Answer::Declined),
+                Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
+                Ok(Received::Malformed(problem)) => problem,
+                Ok(Received::Accepted(content)) => match (self.query.how.read)(self.settled_key(), &content) {
+                    Ok(value) => return Ok(Answer::Accepted(value)),
+                    Err(problem) => problem,
+                },
+                Err(error) => {
+                    let (otherwise, read) = (self.otherwise.take(), self.query.how.read);
+                    let instead =
+                        Otherwise::instead(otherwise, error, &self.ask, read, self.settled_key(), &self.message);
+                    return instead.map(Answer::Accepted);
+                }
+            };
+            if asked == self.ask.frame.core.limits.reasks {
+                return Err(FlowError::Invalid { question: self.message.to_string(), problem });
+            }
+            asked += 1;
+            opened = self.open(problem.noted(&self.message), key_is_default)?;
+        }
+    }
+
+    /// Opens the question, with these words. Not within the future that waits, which would have room for what is made here.
+    fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
+        let Self { ask: Ask { frame }, query, message, within, .. } = self;
+        let key = self.key.get_or_insert_with(|| (query.how.default_key)().into());
+        let question = Question {
+            kind: query.how.kind,
+            request: Some(Box::new(query.request(words, key, &|| frame.new_name())?)),
+            form: query.how.form,
+            digest: None,
+            key: key.clone(),
+            message: message.clone(),
+            until: Within::begun(within, || frame.core.now()),
+        };
+        frame.open(question, key_is_default)
+    }
+
+    /// The key that it was asked under.
+    fn settled_key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+}
+
+/// Whether a question's own time is over; a question without one has all the time that its round has.
+fn is_over(patience: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
+    patience.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_ready())
+}
+
+impl<T> Otherwise<T> {
+    /// What to take in place of an answer that did not come.
+    pub(super) fn instead(
+        otherwise: Option<Self>,
+        error: FlowError,
+        ask: &Ask,
+        read: fn(&str, &Value) -> Result<T, Problem>,
+        key: &str,
+        question: &str,
+    ) -> Result<T, FlowError> {
+        let argument = match otherwise {
+            Some(Self::Value(value)) if error.cannot_ask() || matches!(error, FlowError::NotInTime { .. }) => {
+                return Ok(value);
+            }
+            Some(Self::Argument(argument)) if error.cannot_ask() => argument,
+            _ => return Err(error),
+        };
+        let arguments = ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
+        let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
+        match given {
+            None | Some(Value::Null) => Err(FlowError::NeedsArgument { question: question.to_owned(), argument }),
+            // A form of one field is asked for as an object, and given as the value itself.
+            Some(value) => read(key, &json!({ key: value }))
+                .or_else(|problem| if value.is_object() { read(key, value) } else { Err(problem) })
+                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` does not fit: {problem}"))),
+        }
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for Asking<T> {
+    type Output = Result<T, FlowError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let answer = self.asked().await?;
+            answer.into_value(self.query.refused, &self.message)
+        })
+    }
+}
+
+impl<T: 'static> std::fmt::Debug for Asking<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let type_ = PhantomData::<T>;
+        f.debug_struct("Asking").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
+    }
+}
+
+/// The accepted answer to a form, as the type that was asked for.
+pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, Problem> {
+    match Form::of::<T>(key) {
+        Ok(form) => form.read(content),
+        Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
+    }
+}
+
+fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Problem> {
+    from_json(&serde_json::from_str(json).map_err(|error| Problem::whole(format!("does not fit: {error}")))?)
+}
+
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Problem> {
+    T::deserialize(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
+}

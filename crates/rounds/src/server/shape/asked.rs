@@ -1,0 +1,211 @@
+//! Declared: the question is an argument, and is asked before the handler runs.
+
+use rmcp::{
+    ErrorData, RoleServer,
+    handler::server::{common::FromContextPart, prompt::PromptContext, tool::ToolCallContext, wrapper::Parameters},
+    model::InputRequests,
+    service::RequestContext,
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    ask::Answer,
+    posed::{Posed, Settled},
+};
+use crate::{
+    server::{
+        engine::{frame::Declared, view::View},
+        form::FormType,
+        policy::error::FlowError,
+    },
+    shared::order,
+};
+
+#[doc = include_str!("docs/asked.md")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "handlers take it apart in their arguments, as they do rmcp's `Parameters`"
+)]
+pub struct Asked<T>(pub T);
+
+/// What can be asked before a handler runs, in a server `S`. See [`Asked`] for an example of each kind.
+///
+/// It is implemented for whatever has a fixed [message](FixedQuestion), for an [`Answer`] of any question, which takes a refusal
+/// as a value, and for tuples of two to four questions, which are asked in one round.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a question that this server can ask",
+    note = "write `impl rounds::FixedQuestion for {Self}` with its message, or `impl rounds::Question<YourServer> for {Self}` when the \
+            question depends on the call"
+)]
+pub trait Question<S>: Sized {
+    /// What the question depends on: nothing, `()`; the arguments of the call, [`Parameters`]; the answer to another question,
+    /// [`Asked`], which is asked in an earlier round; or a tuple of these.
+    type On: Grounds<S>;
+
+    /// The question, or the value itself where there is nothing to ask.
+    ///
+    /// It is called on every leg, so it has to be free of effects. An answer counts only to the very question that was
+    /// shown: when this comes to another one later, that one is asked anew.
+    ///
+    /// # Errors
+    ///
+    /// Whatever ends the call: [`FlowError::failed`] becomes a tool error in words.
+    fn ask(server: &S, on: Self::On) -> Result<Posed<Self>, FlowError>;
+}
+
+/// A question that is always the same: most are.
+pub trait FixedQuestion: FormType {
+    /// What is asked.
+    const MESSAGE: &'static str;
+}
+
+impl<S, T: FixedQuestion> Question<S> for T {
+    type On = ();
+
+    fn ask(_server: &S, (): ()) -> Result<Posed<Self>, FlowError> {
+        Ok(Posed::form(T::MESSAGE))
+    }
+}
+
+impl<S, T: Question<S> + 'static> Question<S> for Answer<T> {
+    type On = T::On;
+
+    fn ask(server: &S, on: T::On) -> Result<Posed<Self>, FlowError> {
+        T::ask(server, on).map(Posed::answered)
+    }
+}
+
+/// What a question may depend on.
+pub trait Grounds<S>: sealed::Sealed + Sized {
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "nobody else implements it")]
+    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where one leg's declared questions are gathered.
+pub(crate) struct Desk<'a, S> {
+    server: &'a S,
+    view: &'a View,
+    requests: InputRequests,
+    /// The keys of the requests, in the order of asking.
+    keys: Vec<String>,
+}
+
+impl<S> Desk<'_, S> {
+    /// The value of a question. None when it has to be asked first, or one that it depends on.
+    fn value<T: Question<S>>(&mut self) -> Result<Option<T>, FlowError> {
+        let Some(on) = T::On::find(self)? else { return Ok(None) };
+        match T::ask(self.server, on)?.settle(self.view, true)? {
+            Settled::Value(value) => Ok(Some(value)),
+            Settled::Asks(key, request) => match self.requests.get(&key) {
+                // Two may depend on the same question.
+                Some(asked) if *asked != *request => Err(FlowError::DuplicateKey { key }),
+                Some(_) => Ok(None),
+                None => {
+                    self.keys.push(key.clone());
+                    self.requests.insert(key, *request);
+                    Ok(None)
+                }
+            },
+        }
+    }
+}
+
+impl<T> Asked<T> {
+    /// For handlers that are not written with rmcp's macros, such as those of resources: take it before anything else, and let
+    /// `?` return what it fails with. That is no failure when there is something to ask.
+    ///
+    /// # Errors
+    ///
+    /// When the value is not there. Return it as it is.
+    pub fn from_context<S>(server: &S, context: &RequestContext<RoleServer>) -> Result<Self, ErrorData>
+    where
+        T: Question<S>,
+    {
+        let view = View::take(context, "Asked")?;
+        let mut desk = Desk { server, view: &view, requests: InputRequests::new(), keys: Vec::new() };
+        let declared = match desk.value() {
+            Ok(Some(value)) => return Ok(Self(value)),
+            Ok(None) => {
+                let order = order::of_keys(desk.keys.iter().map(String::as_str));
+                Declared::Asks(desk.requests, order)
+            }
+            Err(error) => Declared::Failed(error),
+        };
+        view.frame.declare(declared);
+        Err(ErrorData::internal_error("a declared question has no answer: return this error as it is", None))
+    }
+}
+
+impl<S, T: Question<S>> FromContextPart<ToolCallContext<'_, S>> for Asked<T> {
+    fn from_context_part(context: &mut ToolCallContext<'_, S>) -> Result<Self, ErrorData> {
+        Self::from_context(context.service, &context.request_context)
+    }
+}
+
+impl<S, T: Question<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
+    fn from_context_part(context: &mut PromptContext<'_, S>) -> Result<Self, ErrorData> {
+        Self::from_context(context.server, &context.context)
+    }
+}
+
+impl sealed::Sealed for () {}
+
+#[expect(private_interfaces, reason = "nobody else implements it")]
+impl<S> Grounds<S> for () {
+    fn find(_desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
+        Ok(Some(()))
+    }
+}
+
+impl<P> sealed::Sealed for Parameters<P> {}
+
+#[expect(private_interfaces, reason = "nobody else implements it")]
+impl<S, P: DeserializeOwned> Grounds<S> for Parameters<P> {
+    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
+        let arguments = desk.view.frame.arguments.as_deref().unwrap_or("{}");
+        let misfit = |error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None);
+        Ok(Some(Self(serde_json::from_str(arguments).map_err(misfit)?)))
+    }
+}
+
+impl<T> sealed::Sealed for Asked<T> {}
+
+#[expect(private_interfaces, reason = "nobody else implements it")]
+impl<S, T: Question<S>> Grounds<S> for Asked<T> {
+    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
+        Ok(desk.value()?.map(Self))
+    }
+}
+
+/// What depends on several waits for all; and several questions, whatever they are for, are one round.
+macro_rules! together {
+    ($($name:ident: $T:ident),+) => {
+        impl<$($T),+> sealed::Sealed for ($($T,)+) {}
+
+        #[expect(private_interfaces, reason = "nobody else implements it")]
+        impl<S, $($T: Grounds<S>),+> Grounds<S> for ($($T,)+) {
+            fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
+                $(let $name = $T::find(desk)?;)+
+                Ok((|| Some(($($name?,)+)))())
+            }
+        }
+
+        impl<S, $($T: Question<S>),+> Question<S> for ($($T,)+) {
+            type On = ($(Asked<$T>,)+);
+
+            fn ask(_server: &S, ($(Asked($name),)+): Self::On) -> Result<Posed<Self>, FlowError> {
+                Ok(Posed::known(($($name,)+)))
+            }
+        }
+    };
+}
+
+together!(a: A, b: B);
+together!(a: A, b: B, c: C);
+together!(a: A, b: B, c: C, d: D);

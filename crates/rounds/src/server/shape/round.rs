@@ -1,0 +1,444 @@
+//! Guard-first: the handler is called again for each round, and looks at what it was given.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    handler::server::common::{AsRequestContext, FromContextPart},
+    model::{CallToolResponse, ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult},
+    service::RequestContext,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::ask::{from_json, read_form};
+use crate::{
+    server::{
+        engine::{answer::Received, effects::Onces, view::View},
+        form::{Form, FormType},
+        policy::{error::FlowError, gate::Era},
+        seal::{Digest, FlowId, envelope::Kind},
+    },
+    shared::{check::Problem, order},
+};
+
+/// One round, in the hands of a handler that is called again for each.
+///
+/// It is for flows that have to survive a restart or to go on at any instance; [`Ask`](crate::Ask) is easier to write.
+/// Take it as an argument of a `#[tool]` method, look at what was [`given`](Self::given), and ask for what is missing:
+///
+/// ```
+/// use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, schemars, tool, tool_router};
+/// use rounds::{FlowError, Given, Round, text};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, schemars::JsonSchema)]
+/// struct Place {
+///     location: String,
+/// }
+///
+/// #[derive(Deserialize, schemars::JsonSchema)]
+/// #[serde(rename_all = "lowercase")]
+/// enum Units {
+///     Metric,
+///     Imperial,
+/// }
+///
+/// struct Weather;
+///
+/// #[tool_router]
+/// impl Weather {
+///     #[tool(description = "Weather for a place")]
+///     async fn weather(
+///         &self,
+///         Parameters(place): Parameters<Place>,
+///         round: Round,
+///     ) -> Result<CallToolResponse, FlowError> {
+///         match round.given::<Units>("units") {
+///             Given::Accepted(Units::Metric) => Ok(text(format!("{}: 22°C", place.location))),
+///             Given::Accepted(Units::Imperial) => Ok(text(format!("{}: 72°F", place.location))),
+///             Given::Declined | Given::Cancelled => Ok(text("As you like.")),
+///             Given::Missing | Given::Invalid(_) => round.ask_form::<Units>("units", "Which units?"),
+///         }
+///     }
+/// }
+/// ```
+///
+/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::PromptResponse) for what the
+/// method returns. In a resource it is a `Round<ReadResourceResponse>`, taken out of the request context with
+/// [`from_context`](Self::from_context).
+///
+/// # What runs again
+///
+/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each leg,
+/// so keep it free of effects, put effects after the last question, or wrap them in [`once`](Self::once).
+///
+/// # What holds
+///
+/// The answers and the state in a round were sealed by this server for this request: same principal, same target, same
+/// arguments. The same answers get the same reply without another run; other answers to a round that was answered are
+/// refused. Only answers that came with no state at all are taken as they are: [`solicited`](Self::solicited) tells.
+pub struct Round<R = CallToolResponse> {
+    view: Arc<View>,
+    response: PhantomData<fn() -> R>,
+}
+
+/// What was given for one question.
+///
+/// Five cases and not an `Option`, because "declined" and "not asked yet" call for different things: a handler that
+/// cannot tell them apart asks a person who said no again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "handlers match on all five")]
+pub enum Given<T> {
+    /// The person agreed, and this is what they said. It fits the schema.
+    Accepted(T),
+    /// The person said no.
+    Declined,
+    /// The person dismissed the question without a choice.
+    Cancelled,
+    /// There is no answer: the question was not asked yet, or the client left it out.
+    Missing,
+    /// There is an answer, and it does not fit what was asked for.
+    Invalid(Problem),
+}
+
+impl<R: From<InputRequiredResult>> Round<R> {
+    /// The round of a request, for handlers that are not written with rmcp's macros.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
+        Ok(Self { view: View::take(context, "Round")?, response: PhantomData })
+    }
+
+    /// What was given for the form asked under this key, in this round or an earlier one.
+    pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
+        self.read(key, Kind::Form, |content| read_form(key, content))
+    }
+
+    /// Whether the person agreed to visit the page asked under this key. That they agreed does not mean that they did.
+    pub fn given_url(&self, key: &str) -> Given<()> {
+        self.read(key, Kind::Url, |_| Ok(()))
+    }
+
+    /// What the client's model said to the request asked under this key.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
+        self.read(key, Kind::Sample, from_json)
+    }
+
+    /// The client's roots, asked under this key.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn given_roots(&self, key: &str) -> Given<rmcp::model::ListRootsResult> {
+        self.read(key, Kind::Roots, from_json)
+    }
+
+    fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
+        let received = self.view.frame.answers().get(key, kind);
+        match received {
+            None => Given::Missing,
+            Some(Received::Declined) => Given::Declined,
+            Some(Received::Cancelled) => Given::Cancelled,
+            Some(Received::Malformed(problem)) => Given::Invalid(problem),
+            Some(Received::Accepted(content)) => match read(&content) {
+                Ok(value) => Given::Accepted(value),
+                Err(problem) => Given::Invalid(problem),
+            },
+        }
+    }
+
+    /// Runs an effect once in this flow, however often the handler runs: later legs, retries of a leg, and legs that go back
+    /// to an older token get the value it had.
+    ///
+    /// ```
+    /// # use rounds::{FlowError, Round};
+    /// # async fn handler(round: Round, audit: &std::sync::Mutex<Vec<String>>) -> Result<(), FlowError> {
+    /// let number = round.once("audit", async || {
+    ///     let mut audit = audit.lock().unwrap();
+    ///     audit.push("asked for the weather".to_owned());
+    ///     audit.len()
+    /// }).await?;
+    /// # let _: usize = number; Ok(()) }
+    /// ```
+    ///
+    /// The value is kept as JSON, in the sealed state and in the ledger. An effect that has begun comes to its end, also when
+    /// its handler is dropped, for as long as a [flow may take](crate::RoundsBuilder::flow_deadline); what stands after it does
+    /// not begin then. Two windows remain. A process that dies between the
+    /// effect and its record runs it again: pass [`once_key`](Self::once_key) along, and whoever has the effect can tell.
+    /// And the first leg of a flow has no name yet that a client could retry: a call that is sent again is another flow.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::DuplicateOnce`] for a name that this run has used; [`FlowError::TooManyOnces`] and
+    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::OnceLost`] when its value is
+    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes), or than the room that others left that ran at the same time, or no
+    /// longer kept, or when the first leg, or an earlier run for a legacy client, has left it to a task that is not through with it;
+    /// [`FlowError::State`] when it has run and its
+    /// value cannot be written as JSON, which is `OnceLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
+    /// another type; [`FlowError::Retry`] when the ledger is away or has no room, before the effect runs, or another leg is at the effect for too long;
+    /// [`FlowError::FlowEnded`] in a task that outlives its handler.
+    pub async fn once<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> T,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
+    }
+
+    /// As [`once`](Self::once), for an effect that may fail. A failure that the handler goes on from is kept like a value: when the
+    /// handler runs again, the first call under a name gives what the first attempt came to, the second call what the second
+    /// attempt came to, and so on. A call beyond those is another attempt, with the same [key](Self::once_key):
+    ///
+    /// ```
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rounds::{FlowError, Given, Round, text};
+    /// # async fn charge(key: String) -> Result<String, FlowError> { Ok(key) }
+    /// # async fn handler(round: Round) -> Result<CallToolResponse, FlowError> {
+    /// let attempt = || round.try_once("charge", async || charge(round.once_key("charge")).await);
+    /// let receipt = match attempt().await {
+    ///     Ok(receipt) => receipt,
+    ///     Err(failed) => match round.given::<bool>("again") {
+    ///         Given::Missing | Given::Invalid(_) => return round.ask_form::<bool>("again", format!("{failed}. Try again?")),
+    ///         Given::Accepted(true) => attempt().await?,
+    ///         _ => return Ok(text("Not paid.")),
+    ///     },
+    /// };
+    /// # Ok(text(receipt)) }
+    /// ```
+    ///
+    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be kept. After any other error, after one that is
+    /// larger than a value may be, and after an attempt that was dropped before it ended, as by a timeout around it, the handler
+    /// may end but not ask: that fails with [`FlowError::Unrecorded`].
+    ///
+    /// # Errors
+    ///
+    /// The effect's own, and those of [`once`](Self::once).
+    pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        self.view.once(name, effect).await
+    }
+
+    /// The idempotency key of an effect: the same whenever it is tried in this flow, and in no other.
+    pub fn once_key(&self, name: &str) -> String {
+        format!("{:?}", Digest::of_effect(self.view.round.flow, name))
+    }
+
+    /// Ends the leg with one form. Short for [`asks`](Self::asks)`().form(key, message).send()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Asks::send`].
+    pub fn ask_form<T: FormType>(&self, key: &str, message: impl Into<String>) -> Result<R, FlowError> {
+        self.asks().form::<T>(key, message).send()
+    }
+
+    /// Ends the leg with one page to visit. Short for [`asks`](Self::asks)`().url(key, message, url).send()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Asks::send`].
+    pub fn ask_url(&self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Result<R, FlowError> {
+        self.asks().url(key, message, url).send()
+    }
+
+    /// Ends the leg with several questions, or with a state to keep, or both.
+    pub fn asks(&self) -> Asks<R> {
+        Asks { requests: Ok(InputRequests::new()), keys: Vec::new(), state: None, round: self.clone() }
+    }
+
+    /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::StateUnreadable`] when it was kept as another type, as by a version before this one. On the wire that
+    /// is the frozen error, and the flow has to be started again.
+    pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, FlowError> {
+        let kept = self.view.state.as_deref();
+        kept.map(serde_json::from_str).transpose().map_err(FlowError::StateUnreadable)
+    }
+
+    /// Whether the answers were asked for. False on a first leg, also on one that brings answers along uninvited: those can
+    /// be read, but nobody vouches for the question.
+    pub fn solicited(&self) -> bool {
+        self.view.solicited
+    }
+
+    /// How many rounds this flow has had: zero on the first leg.
+    pub fn number(&self) -> u32 {
+        self.view.round.number
+    }
+
+    /// The name of the flow, the same on all of its legs.
+    pub fn flow(&self) -> FlowId {
+        self.view.round.flow
+    }
+
+    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`, unless the server was told to
+    /// [push](crate::Legacy::Push): name a default, end the call, or ask it with an [`Ask`](crate::Ask).
+    pub fn era(&self) -> Era {
+        self.view.peer.era
+    }
+
+    /// Whether the client can be asked with a form. False for one of the legacy era, as are those below, unless the server was
+    /// told to [push](crate::Legacy::Push).
+    pub fn can_form(&self) -> bool {
+        self.can(Kind::Form)
+    }
+
+    /// Whether the client can be asked to visit a page.
+    pub fn can_url(&self) -> bool {
+        self.can(Kind::Url)
+    }
+
+    /// Whether the client's model can be sampled.
+    pub fn can_sample(&self) -> bool {
+        self.can(Kind::Sample)
+    }
+
+    /// Whether the client can be asked for its roots.
+    pub fn can_roots(&self) -> bool {
+        self.can(Kind::Roots)
+    }
+
+    fn can(&self, kind: Kind) -> bool {
+        self.view.can(kind)
+    }
+}
+
+impl<C: AsRequestContext, R: From<InputRequiredResult>> FromContextPart<C> for Round<R> {
+    fn from_context_part(context: &mut C) -> Result<Self, ErrorData> {
+        Ok(Self::from_context(context.as_request_context())?)
+    }
+}
+
+impl<R> Clone for Round<R> {
+    fn clone(&self) -> Self {
+        Self { view: self.view.clone(), response: PhantomData }
+    }
+}
+
+impl<R> std::fmt::Debug for Round<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Round")
+            .field("flow", &self.view.round.flow)
+            .field("number", &self.view.round.number)
+            .field("era", &self.view.peer.era)
+            .field("solicited", &self.view.solicited)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The questions that end a leg, and the state to keep until they are answered. Made by [`Round::asks`].
+#[must_use = "nothing is asked until it is sent and returned"]
+#[derive(Debug)]
+pub struct Asks<R> {
+    /// The first mistake is kept and reported by `send`.
+    requests: Result<InputRequests, FlowError>,
+    /// Their keys, in the order of asking.
+    keys: Vec<String>,
+    state: Option<String>,
+    round: Round<R>,
+}
+
+impl<R: From<InputRequiredResult>> Asks<R> {
+    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
+    /// after the key. When the last answer did not fit, the message says what was wrong with it.
+    pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
+        let message = match (message.into(), self.round.given::<T>(key)) {
+            (message, Given::Invalid(problem)) => problem.noted(&message),
+            (message, _) => message,
+        };
+        self.with(key, || Ok(Form::of::<T>(key)?.params(message)))
+    }
+
+    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
+    pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
+        // Retired in 2026-07-28, and still wanted by clients that read older messages.
+        let elicitation_id = format!("{}-{key}", self.round.flow());
+        self.with(key, || {
+            Ok(ElicitRequestParams::UrlElicitationParams {
+                meta: None,
+                message: message.into(),
+                url: url.into(),
+                elicitation_id,
+            })
+        })
+    }
+
+    /// Asks the client's model.
+    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn sample(self, key: &str, request: rmcp::model::CreateMessageRequestParams) -> Self {
+        self.with_request(key, || Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request))))
+    }
+
+    /// Asks the client for its roots.
+    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
+    pub fn roots(self, key: &str) -> Self {
+        self.with_request(key, || Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default())))
+    }
+
+    /// Keeps a state until the next leg, where [`Round::state`] gives it back. It is sealed: the client cannot read or
+    /// change it. What was kept in an earlier round is not kept on by itself.
+    pub fn state<T: Serialize>(mut self, state: &T) -> Self {
+        match serde_json::to_string(state) {
+            Ok(state) => self.state = Some(state),
+            Err(error) => self.fail(FlowError::State(error)),
+        }
+        self
+    }
+
+    /// Ends the leg: return what it gives.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Unaskable`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
+    /// [`FlowError::NothingAsked`], [`FlowError::State`] when the state cannot be written, and [`FlowError::Unrecorded`] when the next
+    /// run could not know how an effect of this one ended. What the client cannot answer, what is too much and what is too large
+    /// is found after the handler has returned.
+    pub fn send(self) -> Result<R, FlowError> {
+        let requests = self.requests?;
+        if requests.is_empty() && self.state.is_none() {
+            return Err(FlowError::NothingAsked);
+        }
+        if let Some(error) = self.round.view.frame.onces.get().and_then(Onces::cannot_ask) {
+            return Err(error);
+        }
+        let requests = (!requests.is_empty()).then_some(requests);
+        let mut asks = InputRequiredResult::new(requests, self.state);
+        order::say(&mut asks, order::of_keys(self.keys.iter().map(String::as_str)));
+        Ok(asks.into())
+    }
+
+    fn with(self, key: &str, params: impl FnOnce() -> Result<ElicitRequestParams, FlowError>) -> Self {
+        self.with_request(key, || Ok(InputRequest::Elicitation(ElicitRequest::new(params()?))))
+    }
+
+    fn with_request(mut self, key: &str, request: impl FnOnce() -> Result<InputRequest, FlowError>) -> Self {
+        if let Ok(requests) = &mut self.requests {
+            let mistake = match request() {
+                Err(mistake) => Some(mistake),
+                Ok(request) => {
+                    self.keys.push(key.to_owned());
+                    requests.insert(key.to_owned(), request).map(|_| FlowError::DuplicateKey { key: key.to_owned() })
+                }
+            };
+            if let Some(mistake) = mistake {
+                self.fail(mistake);
+            }
+        }
+        self
+    }
+
+    fn fail(&mut self, mistake: FlowError) {
+        if self.requests.is_ok() {
+            self.requests = Err(mistake);
+        }
+    }
+}

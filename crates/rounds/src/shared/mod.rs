@@ -1,0 +1,7 @@
+//! What both halves need: time, kinds of questions, form checking, the order of fields, and texts made safe to show.
+
+pub(crate) mod check;
+pub(crate) mod clock;
+pub(crate) mod escape;
+pub(crate) mod kind;
+pub mod order;
