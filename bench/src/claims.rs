@@ -5,9 +5,13 @@ use std::time::{Duration, Instant};
 use counts::{Server, Weather, answered, asked};
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
 use rounds::{
-    Digest, FlowId, Rounds, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, MemoryLedger, Orphan, Share, What},
+    FlowId, Rounds,
+    keys::Digest,
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Ledger as _, MemoryLedger, OwnerLost, PrincipalShare, Retention,
+    },
     test::Clock,
+    time::Timestamp,
 };
 
 use crate::{
@@ -113,11 +117,16 @@ async fn remember(ledger: &MemoryLedger, clock: &Clock, claim: u64) -> Result<()
     let name = |part: u64| (claim * 2 + part).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let flow = [name(0), name(1)].concat();
     let flow = FlowId::from_bytes(flow.try_into().map_err(|_| "a name has 16 bytes")?);
-    let id = ClaimId { flow, what: What::Round(1) };
-    let now = Timestamp::from(rounds::Clock::now(clock));
+    let id = ClaimId { flow, what: ClaimKind::Round(1) };
+    let now = Timestamp::from(rounds::time::Clock::now(clock));
     let until = now + Duration::from_secs(10_000_000 + claim % 690);
-    let keep = Keep { now, until, share: Share::Common };
-    let bid = Bid { answers: Digest::from_bytes([1; 32]), keep, lease: Duration::from_secs(30), orphan: Orphan::Free };
+    let keep = Retention { now, until, share: PrincipalShare::Common };
+    let bid = ClaimRequest {
+        answers: Digest::from_bytes([1; 32]),
+        keep,
+        lease: Duration::from_secs(30),
+        orphan: OwnerLost::Free,
+    };
     let Claimed::Fresh { fence, .. } = ledger.claim(id, bid).await? else { return Err("a new claim is free".into()) };
     ledger.settle(id, fence, Some(vec![7; 40]), None, vec![]).await?;
     Ok(())

@@ -15,7 +15,7 @@ use rmcp::{
 };
 use rounds::{
     Rounds,
-    client::{Answer, Call, Limits, Outcome, Question, drive},
+    client::{AskedQuestion, Call, DriveLimits, DriveOutcome, UserAnswer, drive},
 };
 use serde_json::json;
 
@@ -105,7 +105,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
 
 /// How long a call takes by rmcp's loop, and by `drive`.
 async fn compare(client: &RunningService<RoleClient, Person>) -> Result<(Sample, Sample), Failure> {
-    let person = async |_: Question| Ok::<_, Infallible>(Answer::Form(rmcp::object!({"units": "metric"})));
+    let person = async |_: AskedQuestion| Ok::<_, Infallible>(UserAnswer::Form(rmcp::object!({"units": "metric"})));
     let (mut loops, mut drives) = (Sample::new("rmcp's loop"), Sample::new("`drive`"));
     for turn in 0..WARM_UP + TURNS {
         if turn == WARM_UP {
@@ -115,8 +115,8 @@ async fn compare(client: &RunningService<RoleClient, Person>) -> Result<(Sample,
         for driven in [turn % 2 == 0, turn % 2 == 1] {
             if driven {
                 let call = Call::tool("guard", arguments());
-                let driven = drives.time(drive(client.peer(), call, &person, Limits::default())).await?;
-                assert!(matches!(driven, Outcome::Done(_)), "it ends with the weather");
+                let driven = drives.time(drive(client.peer(), call, &person, DriveLimits::default())).await?;
+                assert!(matches!(driven, DriveOutcome::Done(_)), "it ends with the weather");
             } else {
                 let request = CallToolRequestParams::new("guard").with_arguments(arguments());
                 let looped = loops.time(client.call_tool(request)).await?;

@@ -8,16 +8,16 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, model::*, object, s
 use rounds::{Rounds, client::*};
 
 /// Whatever is asked, by whomever. Here the first choice will do; a real one shows the question to somebody.
-async fn ask(question: Question) -> Result<Answer, Infallible> {
+async fn ask(question: AskedQuestion) -> Result<UserAnswer, Infallible> {
     println!("{} asks: {}", question.origin(), question.message());
-    Ok(Answer::Form(object!({"units": "metric"})))
+    Ok(UserAnswer::Form(object!({"units": "metric"})))
 }
 
 pub(crate) async fn weather(server: impl ServerHandler) -> Result<String, Box<dyn Error>> {
     let client = Host::new(ask).connect(beside(server)).await?;
     let call = Call::tool("weather_h", object!({"location": "Paris"}));
-    match drive(&client, call, &ask, Limits::default()).await? {
-        Outcome::Done(done) => Ok(done.text()),
+    match drive(&client, call, &ask, DriveLimits::default()).await? {
+        DriveOutcome::Done(done) => Ok(done.text()),
         other => Err(format!("not what was called for: {other:?}").into()),
     }
 }

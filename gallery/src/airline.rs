@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rounds::{BoxFuture, FlowError};
+use rounds::{FlowError, time::BoxFuture};
 use serde_json::{Value, json};
 
 /// An airline and its books. Those of [`Gallery::new`](crate::Gallery::new) are in memory; the instances of a fleet share one whose

@@ -39,7 +39,7 @@ use rmcp::{
     service::RequestContext,
     tool, tool_handler, tool_router,
 };
-use rounds::{FixedQuestion, Legacy, Rounds, RoundsBuilder};
+use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion};
 use serde::{Deserialize, Serialize};
 
 use crate::airline::InMemory;

@@ -1,7 +1,10 @@
 //! A refund with declared questions: what is asked depends on the order, and on what was answered before.
 
 use rmcp::{handler::server::wrapper::Parameters, schemars, tool, tool_router};
-use rounds::{Answer, Asked, FlowError, Posed, Question};
+use rounds::{
+    Answer, Asked, FlowError,
+    asked::{DeclaredQuestion, Question},
+};
 use serde::Deserialize;
 
 use crate::{
@@ -24,12 +27,12 @@ pub(crate) struct Scope(String);
 impl Question<Gallery> for Scope {
     type On = Parameters<Refund>;
 
-    fn ask(_gallery: &Gallery, Parameters(refund): Self::On) -> Result<Posed<Self>, FlowError> {
+    fn ask(_gallery: &Gallery, Parameters(refund): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
         let order = Order::find(&refund.order_id)?;
         let skus: Vec<_> = order.lines.iter().map(|line| line.sku).collect();
         Ok(match skus[..] {
-            [sku] => Posed::known(Self(sku.to_owned())),
-            _ => Posed::form(format!("Refund everything, or one of {}?", skus.join(", "))),
+            [sku] => DeclaredQuestion::known(Self(sku.to_owned())),
+            _ => DeclaredQuestion::form(format!("Refund everything, or one of {}?", skus.join(", "))),
         })
     }
 }
@@ -40,9 +43,12 @@ pub(crate) struct Refunded(&'static [Line]);
 impl Question<Gallery> for Refunded {
     type On = (Parameters<Refund>, Asked<Scope>);
 
-    fn ask(_gallery: &Gallery, (Parameters(refund), Asked(scope)): Self::On) -> Result<Posed<Self>, FlowError> {
+    fn ask(
+        _gallery: &Gallery,
+        (Parameters(refund), Asked(scope)): Self::On,
+    ) -> Result<DeclaredQuestion<Self>, FlowError> {
         let sku = Some(scope.0.as_str()).filter(|scope| *scope != "everything");
-        Ok(Posed::known(Self(Order::find(&refund.order_id)?.part(sku)?)))
+        Ok(DeclaredQuestion::known(Self(Order::find(&refund.order_id)?.part(sku)?)))
     }
 }
 
@@ -53,11 +59,11 @@ pub(crate) struct Restock(bool);
 impl Question<Gallery> for Restock {
     type On = Asked<Refunded>;
 
-    fn ask(_gallery: &Gallery, Asked(Refunded(lines)): Self::On) -> Result<Posed<Self>, FlowError> {
+    fn ask(_gallery: &Gallery, Asked(Refunded(lines)): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
         let physical: Vec<_> = lines.iter().filter(|line| line.physical).map(|line| line.sku).collect();
         Ok(match physical[..] {
-            [] => Posed::known(Self(false)),
-            _ => Posed::form(format!("Put {} back on the shelf?", physical.join(", "))),
+            [] => DeclaredQuestion::known(Self(false)),
+            _ => DeclaredQuestion::form(format!("Put {} back on the shelf?", physical.join(", "))),
         })
     }
 }

@@ -6,7 +6,7 @@
 //! are no warning either. `rounds` has no such function. This one shows that it takes twenty lines to make the mistake.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
-use rounds::{Answer, Ask, Era, FlowError, FormType, Given, Round, text};
+use rounds::{Answer, Ask, Era, FlowError, Given, Round, form::FormType, text};
 
 use crate::{Gallery, Place, Units, report};
 

@@ -3,7 +3,7 @@
 //! There is no place above the question. Effects stand in the finish, or where a refusal ends the call.
 
 use rmcp::handler::server::router::tool::ToolRouter;
-use rounds::{Era, Posed, Refused, Steps};
+use rounds::{Era, Steps, asked::DeclaredQuestion, steps::Refused};
 
 use crate::{Gallery, Place, Units, report};
 
@@ -11,7 +11,11 @@ impl Gallery {
     pub(crate) fn weather_g_tools() -> ToolRouter<Self> {
         let weather_g = Steps::<Self, Place>::new("weather_g", "Weather for a place, asking for units (steps)")
             .step("units", async |step, ()| {
-                Ok(if step.era() == Era::Legacy { Posed::known(Units::Metric) } else { Posed::form("Which units?") })
+                Ok(if step.era() == Era::Legacy {
+                    DeclaredQuestion::known(Units::Metric)
+                } else {
+                    DeclaredQuestion::form("Which units?")
+                })
             })
             .refused(async |step, _name, how| {
                 step.server().audit.record("weather_g");

@@ -7,8 +7,13 @@
 use std::{fs, time::Duration};
 
 use rounds::{
-    Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Share, What},
+    FlowId,
+    keys::Digest,
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Ledger, LedgerError, MemoryLedger, OwnerLost, PrincipalShare,
+        Retention,
+    },
+    time::Timestamp,
 };
 
 /// How many calls come in a second, and for how many seconds.
@@ -71,11 +76,11 @@ async fn answer(ledger: &MemoryLedger, now: Timestamp, names: &mut Names) -> Res
     let flow = FlowId::from_bytes(names.draw());
     let id = |what| ClaimId { flow, what };
     let bid = |answers, kept: Duration| {
-        let keep = Keep { now, until: now + kept + BEYOND, share: Share::Common };
-        Bid { answers, keep, lease: LEASE, orphan: Orphan::Free }
+        let keep = Retention { now, until: now + kept + BEYOND, share: PrincipalShare::Common };
+        ClaimRequest { answers, keep, lease: LEASE, orphan: OwnerLost::Free }
     };
     let (answers, name) = (Digest::from_bytes(names.draw()), Digest::from_bytes(names.draw()));
-    let (round, effect) = (id(What::Round(1)), id(What::Once(name)));
+    let (round, effect) = (id(ClaimKind::Round(1)), id(ClaimKind::Once(name)));
     let of_round = fresh(ledger.claim(round, bid(answers, ROUND)).await?);
     let of_effect = fresh(ledger.claim(effect, bid(name, FLOW)).await?);
     assert!(ledger.settle(effect, of_effect, Some(VALUE.to_vec()), None, vec![]).await?, "it is its owner's");

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use rounds::{
-    BoxFuture, Kind,
-    client::{Answer, BoxError, Progress, Question, Responder},
+    client::{AskedQuestion, BoxError, Progress, Responder, UserAnswer},
+    observe::QuestionKind,
+    time::BoxFuture,
 };
 use tokio::sync::{
     Mutex,
@@ -53,7 +54,7 @@ pub(crate) enum NoAnswer {
 /// A question for which there is no answer.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
-    pub(crate) question: Question,
+    pub(crate) question: AskedQuestion,
     said: String,
 }
 
@@ -68,7 +69,7 @@ impl Answering {
         &self.who
     }
 
-    async fn find(&self, question: Question) -> Result<Answer, NoAnswer> {
+    async fn find(&self, question: AskedQuestion) -> Result<UserAnswer, NoAnswer> {
         match &self.who {
             Who::Nobody(answers) => {
                 answers.to(&question)?.ok_or_else(|| NoAnswer::Nothing(Box::new(Unanswered::new(question))))
@@ -82,7 +83,7 @@ impl Answering {
 }
 
 impl Responder for Answering {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         Box::pin(async move {
             let pushed = question.is_pushed();
             let _turn = self.turn.lock().await;
@@ -100,9 +101,9 @@ impl Responder for Answering {
         })
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         match &self.who {
-            Who::Person(_) => matches!(kind, Kind::Form | Kind::Url),
+            Who::Person(_) => matches!(kind, QuestionKind::Form | QuestionKind::Url),
             Who::Nobody(answers) => answers.can(kind),
         }
     }
@@ -127,7 +128,7 @@ impl Responder for Answering {
 }
 
 impl Unanswered {
-    fn new(question: Question) -> Self {
+    fn new(question: AskedQuestion) -> Self {
         let message = clean::short(question.message(), 200);
         let mut said = format!("there is no answer to {}, which asks: {message}", name_of(&question));
         for way in ways_to_answer(&question) {

@@ -11,8 +11,8 @@ use std::{
 use clap::Args;
 use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult};
 use rounds::{
-    Kind,
-    client::{Answer, AnswerError, Field, FieldKind, Question},
+    client::{AnswerError, AskedQuestion, Field, FieldKind, UserAnswer},
+    observe::QuestionKind,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -93,22 +93,25 @@ impl AnswerOptions {
 
 impl Answers {
     /// Whether a server may be told that it can ask this: whoever answers for a model or knows roots has said so.
-    pub(crate) fn can(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Form | Kind::Url) || self.given.iter().any(|entry| entry.is_result_for(kind))
+    pub(crate) fn can(&self, kind: QuestionKind) -> bool {
+        matches!(kind, QuestionKind::Form | QuestionKind::Url)
+            || self.given.iter().any(|entry| entry.is_result_for(kind))
     }
 
     /// The answer to this question, if there is one. It fits.
-    pub(crate) fn to(&self, question: &Question) -> Result<Option<Answer>, Wrong> {
+    pub(crate) fn to(&self, question: &AskedQuestion) -> Result<Option<UserAnswer>, Wrong> {
         self.find(question).map_err(|why| Wrong { key: name_of(question), why: clean::line(&why) })
     }
 
-    fn find(&self, question: &Question) -> Result<Option<Answer>, String> {
+    fn find(&self, question: &AskedQuestion) -> Result<Option<UserAnswer>, String> {
         let fields = self.fields_of(question)?;
         let named = self.given.iter().rfind(|entry| entry.is_whole(question));
         let answer = match named.or_else(|| self.result_for(question)) {
             Some(entry) => whole(question, entry.take(), &fields)?,
             None if !fields.is_empty() => filled(defaults(question), &fields)?,
-            None if self.decline && matches!(question.kind(), Kind::Form | Kind::Url) => Answer::Decline,
+            None if self.decline && matches!(question.kind(), QuestionKind::Form | QuestionKind::Url) => {
+                UserAnswer::Decline
+            }
             None => return Ok(None),
         };
         question.check(answer).map(Some).map_err(|error| match error {
@@ -118,14 +121,14 @@ impl Answers {
     }
 
     /// The result that a server without keys is given: each in turn, and then the last one again.
-    fn result_for(&self, question: &Question) -> Option<&Entry> {
+    fn result_for(&self, question: &AskedQuestion) -> Option<&Entry> {
         let mut results =
             self.given.iter().filter(|entry| question.is_pushed() && entry.is_result_for(question.kind()));
         results.clone().find(|entry| !entry.used.load(Ordering::Relaxed)).or_else(|| results.next_back())
     }
 
     /// Whether any of these is for this question.
-    pub(crate) fn is_about(&self, question: &Question) -> bool {
+    pub(crate) fn is_about(&self, question: &AskedQuestion) -> bool {
         let is_field = |name: &str| name.strip_prefix(question.key()).is_some_and(|rest| rest.starts_with('.'));
         self.given.iter().any(|entry| entry.is_whole(question) || is_field(&entry.pair.name))
     }
@@ -137,7 +140,7 @@ impl Answers {
     }
 
     /// The fields of this question for which there is an answer.
-    fn fields_of<'a>(&'a self, question: &'a Question) -> Result<Vec<(&'a Field, &'a Given)>, String> {
+    fn fields_of<'a>(&'a self, question: &'a AskedQuestion) -> Result<Vec<(&'a Field, &'a Given)>, String> {
         let mut fields = Vec::new();
         for entry in self.given.iter().filter(|entry| !entry.is_whole(question)) {
             let name = entry.pair.name.as_str();
@@ -157,7 +160,7 @@ impl Answers {
 
 impl Entry {
     /// Whether this is about all of the question, and not about a field of it.
-    fn is_whole(&self, question: &Question) -> bool {
+    fn is_whole(&self, question: &AskedQuestion) -> bool {
         let name = self.pair.name.as_str();
         let is_only_field = || matches!(question.fields(), [only] if only.name == name);
         match question.is_pushed() {
@@ -168,10 +171,10 @@ impl Entry {
     }
 
     /// Whether this is what a model said, or roots, whatever question it was given for.
-    fn is_result_for(&self, kind: Kind) -> bool {
+    fn is_result_for(&self, kind: QuestionKind) -> bool {
         let member = match kind {
-            Kind::Sample => "role",
-            Kind::Roots => "roots",
+            QuestionKind::Sample => "role",
+            QuestionKind::Roots => "roots",
             _ => return false,
         };
         matches!(&self.pair.value, Given::Json(json) if json.get(member).is_some())
@@ -184,43 +187,43 @@ impl Entry {
 }
 
 /// A question's key, or its words if it has none.
-pub(crate) fn name_of(question: &Question) -> String {
+pub(crate) fn name_of(question: &AskedQuestion) -> String {
     let name = if question.is_pushed() { question.message() } else { question.key() };
     format!("\"{}\"", clean::short(name, 80))
 }
 
-fn defaults(question: &Question) -> JsonObject {
+fn defaults(question: &AskedQuestion) -> JsonObject {
     let default = |field: &Field| Some((field.name.clone(), field.default.clone()?));
     question.fields().iter().filter_map(default).collect()
 }
 
 /// The answer that was given to all of a question, and to some of its fields.
-fn whole(question: &Question, given: &Given, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
+fn whole(question: &AskedQuestion, given: &Given, fields: &[(&Field, &Given)]) -> Result<UserAnswer, String> {
     match (given, question.kind()) {
-        (Given::Text(word), Kind::Form | Kind::Url) if word == "decline" => Ok(Answer::Decline),
-        (Given::Text(word), Kind::Form | Kind::Url) if word == "cancel" => Ok(Answer::Cancel),
-        (Given::Text(word), Kind::Form) if word == "accept" => filled(defaults(question), fields),
-        (Given::Text(word), Kind::Url) if word == "accept" => Ok(Answer::Visit),
-        (Given::Json(Value::Bool(true)), Kind::Url) => Ok(Answer::Visit),
-        (_, Kind::Url) => Err("a page takes accept, decline or cancel".to_owned()),
-        (Given::Json(Value::Object(content)), Kind::Form) => {
+        (Given::Text(word), QuestionKind::Form | QuestionKind::Url) if word == "decline" => Ok(UserAnswer::Decline),
+        (Given::Text(word), QuestionKind::Form | QuestionKind::Url) if word == "cancel" => Ok(UserAnswer::Cancel),
+        (Given::Text(word), QuestionKind::Form) if word == "accept" => filled(defaults(question), fields),
+        (Given::Text(word), QuestionKind::Url) if word == "accept" => Ok(UserAnswer::Visit),
+        (Given::Json(Value::Bool(true)), QuestionKind::Url) => Ok(UserAnswer::Visit),
+        (_, QuestionKind::Url) => Err("a page takes accept, decline or cancel".to_owned()),
+        (Given::Json(Value::Object(content)), QuestionKind::Form) => {
             for name in content.keys() {
                 known(question, name)?;
             }
             filled(content.clone(), fields)
         }
-        (given, Kind::Form) => match question.fields() {
+        (given, QuestionKind::Form) => match question.fields() {
             [only] => filled(JsonObject::new(), &[(only, given)]),
             _ => Err("a form takes its fields, accept, decline or cancel".to_owned()),
         },
-        (Given::Json(json), Kind::Sample) => read::<Box<CreateMessageResult>>(json).map(Answer::Sample),
-        (Given::Json(json), Kind::Roots) => read::<ListRootsResult>(json).map(Answer::Roots),
+        (Given::Json(json), QuestionKind::Sample) => read::<Box<CreateMessageResult>>(json).map(UserAnswer::Sample),
+        (Given::Json(json), QuestionKind::Roots) => read::<ListRootsResult>(json).map(UserAnswer::Roots),
         _ => Err("it takes a result as JSON".to_owned()),
     }
 }
 
 /// The form with these fields in it, each of which is read as its kind has it.
-fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<Answer, String> {
+fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<UserAnswer, String> {
     for (field, given) in fields {
         let value = match given {
             Given::Text(text) => field.parse(text),
@@ -228,11 +231,11 @@ fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<Answer
         };
         content.insert(field.name.clone(), value.map_err(|problem| problem.to_string())?);
     }
-    Ok(Answer::Form(content))
+    Ok(UserAnswer::Form(content))
 }
 
 /// The field of this name. One that the form does not have would be left out in silence.
-fn known<'a>(question: &'a Question, name: &str) -> Result<&'a Field, String> {
+fn known<'a>(question: &'a AskedQuestion, name: &str) -> Result<&'a Field, String> {
     question.field(name).ok_or_else(|| {
         let fields: Vec<_> = question.fields().iter().map(|field| field.name.as_str()).collect();
         let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
@@ -245,7 +248,7 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {
 }
 
 /// What could be written to answer a question, a line for each field. It is the server's text that is in it, for people to paste.
-pub(crate) fn ways_to_answer(question: &Question) -> Vec<String> {
+pub(crate) fn ways_to_answer(question: &AskedQuestion) -> Vec<String> {
     let key = if question.is_pushed() { "*".to_owned() } else { question.key().to_owned() };
     let way = |field: &Field| {
         let name = if question.is_pushed() { field.name.clone() } else { format!("{key}.{}", field.name) };
@@ -264,7 +267,7 @@ pub(crate) fn ways_to_answer(question: &Question) -> Vec<String> {
     let mut ways: Vec<_> = question.fields().iter().map(way).collect();
     if ways.is_empty() {
         ways.push(match question.kind() {
-            Kind::Form | Kind::Url => way_to_answer(&key, "=accept|decline|cancel"),
+            QuestionKind::Form | QuestionKind::Url => way_to_answer(&key, "=accept|decline|cancel"),
             _ => way_to_answer(&key, ":=JSON"),
         });
     }

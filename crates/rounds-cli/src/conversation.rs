@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use rounds::client::{Call, Done, Limits, Outcome, Pending, Start, drive};
+use rounds::client::{Call, Done, DriveLimits, DriveOutcome, Pending, Start, drive};
 use serde_json::Value;
 use tokio::{signal::ctrl_c, sync::mpsc::UnboundedReceiver};
 
@@ -123,7 +123,7 @@ impl Conversation {
         start: Start,
         answering: &Arc<Answering>,
         mut gives_up: UnboundedReceiver<NoAnswer>,
-    ) -> Result<Outcome, Halt> {
+    ) -> Result<DriveOutcome, Halt> {
         let mut interrupted = pin!(ctrl_c());
         let (bearer, timeout) = (self.options.bearer.as_deref(), self.options.timeout);
         let (began, bound) = (Instant::now(), Bound::new(self.options.response_limit));
@@ -167,8 +167,8 @@ impl Conversation {
         start: Start,
         answering: &Answering,
         total: Duration,
-    ) -> Result<Outcome, Halt> {
-        let limits = Limits::default().with_total(total).with_question(PATIENCE).with_longest(PATIENCE);
+    ) -> Result<DriveOutcome, Halt> {
+        let limits = DriveLimits::default().with_total(total).with_question(PATIENCE).with_longest(PATIENCE);
         let mut start = start;
         loop {
             let driven = drive(&connection.client, start, answering, limits.clone()).await;
@@ -193,16 +193,16 @@ impl Conversation {
         }
     }
 
-    fn print_outcome(&self, outcome: &Outcome, answering: &Answering) -> Result<ExitCode, Failure> {
+    fn print_outcome(&self, outcome: &DriveOutcome, answering: &Answering) -> Result<ExitCode, Failure> {
         if let Who::Nobody(answers) = answering.who() {
             for name in answers.unused() {
                 answering.status.say(&format!("nothing was asked that the answer {:?} is for", clean::short(name, 80)));
             }
         }
         match outcome {
-            Outcome::Done(done) => self.print_done(done),
-            Outcome::Task(task) if self.options.json => self.print_json(&show::task_json(task)),
-            Outcome::Task(task) => {
+            DriveOutcome::Done(done) => self.print_done(done),
+            DriveOutcome::Task(task) if self.options.json => self.print_json(&show::task_json(task)),
+            DriveOutcome::Task(task) => {
                 let id = clean::line(&task.task.task_id);
                 print(&format!("It goes on as task {id}.\n")).map(|()| ExitCode::SUCCESS)
             }

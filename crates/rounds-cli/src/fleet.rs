@@ -7,7 +7,7 @@ use redis::{
     Client, FromRedisValue, Pipeline, RedisError,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
-use rounds::{BoxFuture, FlowError, RoundsBuilder};
+use rounds::{FlowError, RoundsBuilder, time::BoxFuture};
 use rounds_redis::{RedisLedger, RedisRelay};
 
 use crate::Failure;

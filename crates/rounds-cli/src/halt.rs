@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rounds::client::{DriveError, Pending, Question, SendError, Stopped};
+use rounds::client::{AskedQuestion, DriveError, Pending, SendError, Stopped};
 
 use crate::{Failure, Sentence, answering::NoAnswer, reason, terminal::clean};
 
@@ -12,7 +12,7 @@ pub(crate) struct Halt {
     /// The call, with all that was answered.
     pub(crate) pending: Option<Pending>,
     /// A question without a key, to which there is no answer.
-    pub(crate) pushed: Option<Question>,
+    pub(crate) pushed: Option<AskedQuestion>,
     /// Whether there was no answer to a question, and nothing else is wrong.
     pub(crate) unanswered: bool,
     /// Whether the server does not accept its own state any more.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use rounds::{Inspected, KeyRing, Refusal};
+use rounds::{KeyRing, keys::OpenedToken, observe::Refusal};
 
 use crate::{Failure, private};
 
@@ -55,7 +55,7 @@ pub(crate) fn generate() -> Result<String, Failure> {
 pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     let keys = KeyRing::from_file(&token.key_file)?;
     let state = if token.token == "-" { read_stdin()? } else { token.token.clone() };
-    let inspected = Inspected::open(&keys, &token.audience, state.trim()).map_err(Failure::Token)?;
+    let inspected = OpenedToken::open(&keys, &token.audience, state.trim()).map_err(Failure::Token)?;
     if let Some(file) = &token.journal {
         let journal = inspected.journal_json().ok_or(Failure::NoJournal)?;
         private::write(file, &(journal + "\n"))

@@ -35,7 +35,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use rounds::{BuildError, KeyError, Refusal};
+use rounds::{BuildError, keys::KeyError, observe::Refusal};
 use tokio::runtime::Runtime;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal};
 
 use rmcp::model::{ContentBlock, CreateTaskResult, JsonObject, ResourceContents};
 use rounds::{
-    Kind,
-    client::{Answer, Done, Field, FieldKind, Pending, Question},
+    client::{AskedQuestion, Done, Field, FieldKind, Pending, UserAnswer},
+    observe::QuestionKind,
 };
 use serde_json::{Value, json};
 
@@ -85,12 +85,12 @@ pub(crate) fn pending_json(status: &str, pending: &Pending) -> Value {
 }
 
 /// A question that nobody has answered.
-pub(crate) fn question(question: &Question) -> Value {
+pub(crate) fn question(question: &AskedQuestion) -> Value {
     let (kind, more) = match question.kind() {
-        Kind::Form => ("form", json!({"fields": question.fields().iter().map(field).collect::<Vec<_>>()})),
-        Kind::Url => ("url", json!({"url": question.url()})),
-        Kind::Sample => ("sample", json!({"params": question.raw().1})),
-        Kind::Roots => ("roots", json!({})),
+        QuestionKind::Form => ("form", json!({"fields": question.fields().iter().map(field).collect::<Vec<_>>()})),
+        QuestionKind::Url => ("url", json!({"url": question.url()})),
+        QuestionKind::Sample => ("sample", json!({"params": question.raw().1})),
+        QuestionKind::Roots => ("roots", json!({})),
         _ => ("other", json!({"params": question.raw().1})),
     };
     let mut json = json!({"key": question.key(), "kind": kind, "message": question.message()});
@@ -144,8 +144,8 @@ pub(crate) fn has_answers(pending: &Pending) -> bool {
 
 /// What was typed for nothing, so that it need not be typed again.
 pub(crate) fn rescued(pending: &Pending) -> String {
-    let form = |question: &Question| match pending.answered(question.key())? {
-        Answer::Form(content) => Some((question.key().to_owned(), Value::Object(content.clone()))),
+    let form = |question: &AskedQuestion| match pending.answered(question.key())? {
+        UserAnswer::Form(content) => Some((question.key().to_owned(), Value::Object(content.clone()))),
         _ => None,
     };
     let forms: JsonObject = pending.questions().iter().filter_map(form).collect();

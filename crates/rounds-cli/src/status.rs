@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use rounds::client::{Call, Outcome, Pending, Progress, Question};
+use rounds::client::{AskedQuestion, Call, DriveOutcome, Pending, Progress};
 
 use crate::{
     Failure,
@@ -109,7 +109,7 @@ impl Status {
     }
 
     /// A legacy server asks while its leg is under way. When what comes back is dropped, we wait again.
-    pub(crate) fn interrupted_by(&self, question: &Question) -> Interrupted<'_> {
+    pub(crate) fn interrupted_by(&self, question: &AskedQuestion) -> Interrupted<'_> {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = clean::short(question.message(), 60);
         self.at_work.store(false, Ordering::Relaxed);
@@ -127,11 +127,11 @@ impl Status {
         if self.at_work.load(Ordering::Relaxed) { Failure::InterruptedLeg } else { Failure::Interrupted }
     }
 
-    pub(crate) fn ended(&self, outcome: &Outcome) {
+    pub(crate) fn ended(&self, outcome: &DriveOutcome) {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let how = match outcome {
-            Outcome::Done(done) if done.is_error() => "done, with an error of the tool",
-            Outcome::Done(_) => "done",
+            DriveOutcome::Done(done) if done.is_error() => "done, with an error of the tool",
+            DriveOutcome::Done(_) => "done",
             _ => "goes on as a task",
         };
         self.leg_says(&leg, "←", &format!("{how}; {:.1?}", leg.began.elapsed()));

@@ -4,8 +4,8 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use rounds::{
-    BoxFuture, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, What},
+    ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill},
+    time::{BoxFuture, Timestamp},
 };
 use tokio::{
     sync::Semaphore,
@@ -125,8 +125,8 @@ impl RedisLedger {
     fn key(&self, id: ClaimId) -> String {
         let (prefix, flow) = (&self.prefix, id.flow);
         match id.what {
-            What::Round(number) => format!("{prefix}:{{{flow}}}:r{number}"),
-            What::Once(name) => format!("{prefix}:{{{flow}}}:e{name:?}"),
+            ClaimKind::Round(number) => format!("{prefix}:{{{flow}}}:r{number}"),
+            ClaimKind::Once(name) => format!("{prefix}:{{{flow}}}:e{name:?}"),
             // A claim of a kind that is not known here has a place of its own as well.
             other => format!("{prefix}:{{{flow}}}:{other:?}"),
         }
@@ -141,14 +141,14 @@ impl RedisLedger {
         self.connection.call(call, call).await
     }
 
-    async fn claim_round(&self, id: ClaimId, bid: Bid) -> Result<Claimed, LedgerError> {
+    async fn claim_round(&self, id: ClaimId, bid: ClaimRequest) -> Result<Claimed, LedgerError> {
         let now = bid.keep.now;
         let claimant: [u8; 16] = random();
         let mut call = scripts::CLAIM.prepare_invoke();
         call.key(self.key(id)).key(self.waiters_key(id));
         call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
         call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
-        let counts = matches!(id.what, What::Round(_));
+        let counts = matches!(id.what, ClaimKind::Round(_));
         let room = if counts { self.shares.has_room(bid.keep, ROUND_BYTES) } else { Ok(()) };
         call.arg(u8::from(room.is_ok()));
         // From now on: whoever gives the round up in the moment in which Redis says that it runs has to see that it is awaited.
@@ -264,7 +264,7 @@ impl Ledger for RedisLedger {
         })
     }
 
-    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         Box::pin(self.claim_round(id, bid))
     }
 
@@ -314,7 +314,7 @@ impl Ledger for RedisLedger {
         &self,
         id: ClaimId,
         fence: Fence,
-        orphan: Orphan,
+        orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
@@ -353,9 +353,9 @@ fn yes_or_no(answer: i64) -> Result<bool, Away> {
     }
 }
 
-fn orphaned(orphan: Orphan) -> &'static str {
+fn orphaned(orphan: OwnerLost) -> &'static str {
     match orphan {
-        Orphan::Free => "F",
+        OwnerLost::Free => "F",
         // What is not known to be safe to run again is not run again.
         _ => "X",
     }
@@ -368,7 +368,7 @@ fn millis(moment: Timestamp) -> u64 {
 }
 
 /// A record that is to be kept for ever is kept for a lifetime: Redis has no key that expires later than its clock can tell.
-fn kept_until(keep: Keep) -> u64 {
+fn kept_until(keep: Retention) -> u64 {
     const LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     millis(keep.until.min(keep.now + LIFETIME))
 }

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use rounds::{BoxFuture, Inbox, Relay, RelayError};
+use rounds::{
+    relay::{Inbox, Relay, RelayError},
+    time::BoxFuture,
+};
 use tokio::{
     runtime::Handle,
     task::AbortHandle,

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rounds::ledger::{Keep, LedgerError, Share};
+use rounds::ledger::{LedgerError, PrincipalShare, Retention};
 
 pub(crate) struct Shares {
     anonymous_limit: usize,
@@ -15,9 +15,9 @@ pub(crate) struct Shares {
 
 #[derive(Default)]
 struct Counted {
-    bytes: HashMap<Share, usize>,
+    bytes: HashMap<PrincipalShare, usize>,
     /// What no longer counts from a second on, and whose it is.
-    until: BTreeMap<u64, HashMap<Share, usize>>,
+    until: BTreeMap<u64, HashMap<PrincipalShare, usize>>,
 }
 
 impl Shares {
@@ -26,10 +26,10 @@ impl Shares {
     }
 
     /// Whether a caller may have so many bytes more.
-    pub(crate) fn has_room(&self, keep: Keep, bytes: usize) -> Result<(), LedgerError> {
+    pub(crate) fn has_room(&self, keep: Retention, bytes: usize) -> Result<(), LedgerError> {
         let (whose, limit) = match keep.share {
-            Share::Principal(_) => ("the records of one principal", self.principal_limit),
-            Share::Anonymous => ("the records of callers without a principal", self.anonymous_limit),
+            PrincipalShare::Principal(_) => ("the records of one principal", self.principal_limit),
+            PrincipalShare::Anonymous => ("the records of callers without a principal", self.anonymous_limit),
             _ => return Ok(()),
         };
         let mut counted = self.counted();
@@ -42,8 +42,8 @@ impl Shares {
     }
 
     /// Counts what a caller got.
-    pub(crate) fn add(&self, keep: Keep, bytes: usize) {
-        if keep.share == Share::Common {
+    pub(crate) fn add(&self, keep: Retention, bytes: usize) {
+        if keep.share == PrincipalShare::Common {
             return;
         }
         let mut counted = self.counted();
@@ -59,7 +59,7 @@ impl Shares {
 
 impl Counted {
     /// Counts no more what is no longer kept.
-    fn forget(&mut self, keep: Keep) {
+    fn forget(&mut self, keep: Retention) {
         while let Some(first) = self.until.first_entry().filter(|first| *first.key() <= seconds(keep.now.as_millis())) {
             for (share, bytes) in first.remove() {
                 if let Some(left) = self.bytes.get_mut(&share) {
@@ -75,7 +75,7 @@ impl Counted {
 
 /// The second in which a record no longer counts: later than it is kept by a sixteenth of its time at most, so that each caller has a few
 /// entries and not one for every second.
-fn due(keep: Keep) -> u64 {
+fn due(keep: Retention) -> u64 {
     let until = keep.until.as_millis().div_ceil(1000);
     let step = (until.saturating_sub(seconds(keep.now.as_millis())) / 32).next_power_of_two();
     until.div_ceil(step).saturating_mul(step)
@@ -88,15 +88,15 @@ fn seconds(millis: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rounds::Timestamp;
+    use rounds::time::Timestamp;
 
-    fn keep(share: Share, now: u64) -> Keep {
+    fn keep(share: PrincipalShare, now: u64) -> Retention {
         let at = |second| Timestamp::from_millis(second * 1000);
-        Keep { now: at(now), until: at(now + 690), share }
+        Retention { now: at(now), until: at(now + 690), share }
     }
 
-    const MINE: Share = Share::Principal([1; 16]);
-    const YOURS: Share = Share::Principal([2; 16]);
+    const MINE: Share = PrincipalShare::Principal([1; 16]);
+    const YOURS: Share = PrincipalShare::Principal([2; 16]);
 
     #[test]
     fn a_caller_at_its_share_waits_until_what_it_has_is_over_and_the_others_do_not() {
@@ -108,8 +108,8 @@ mod tests {
             "the ledger is full: the records of one principal may take 1000 bytes, and there is no room for another"
         );
         assert!(shares.has_room(keep(MINE, 1), 100).is_ok() && shares.has_room(keep(YOURS, 1), 1000).is_ok());
-        assert!(shares.has_room(keep(Share::Anonymous, 1), 5001).is_err());
-        assert!(shares.has_room(keep(Share::Common, 1), usize::MAX).is_ok());
+        assert!(shares.has_room(keep(PrincipalShare::Anonymous, 1), 5001).is_err());
+        assert!(shares.has_room(keep(PrincipalShare::Common, 1), usize::MAX).is_ok());
         assert!(shares.has_room(keep(MINE, 689), 101).is_err());
         assert!(shares.has_room(keep(MINE, 690 + 32), 1000).is_ok());
     }
@@ -118,7 +118,7 @@ mod tests {
     fn nothing_is_left_of_those_who_do_not_come_back() {
         let shares = Shares::new(5000, 1000);
         for caller in 0..200 {
-            shares.add(keep(Share::Principal([caller; 16]), u64::from(caller)), 10);
+            shares.add(keep(PrincipalShare::Principal([caller; 16]), u64::from(caller)), 10);
         }
         assert!(shares.counted().until.len() < 64, "a few entries and not one for every second");
         shares.add(keep(MINE, 10_000), 10);

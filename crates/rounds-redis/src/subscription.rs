@@ -11,7 +11,7 @@ use redis::{
     Client, RedisError,
     aio::{PubSubSink, PubSubStream},
 };
-use rounds::Inbox;
+use rounds::relay::Inbox;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::connection::Connection;

@@ -105,32 +105,93 @@ pub mod test;
 pub use self::server::http;
 #[cfg(feature = "server")]
 pub use self::server::{
-    BuildError, Rounds, RoundsBuilder,
-    engine::relay::{Inbox, Relay, RelayError},
-    form::{FormType, Unaskable},
-    ledger,
-    policy::{
-        error::FlowError,
-        legacy::Legacy,
-        limits::Limits,
-        observe,
-        principal::{Identify, Principal, Required},
-    },
-    seal::{Digest, FlowId, Inspected, KeyError, KeyRing, Refusal},
-    shape::{
-        Answer, Append, Ask, Asked, Asking, Asks, Collected, Durable, Finished, FixedQuestion, Given, Grounds, Posed,
-        PromptResponse, Question, Refused, Round, Step, StepValue, Steps, StepsError, Together, by_era, durable,
-        durable_prompt,
-    },
+    BuildError, Rounds, RoundsBuilder, ledger,
+    policy::{error::FlowError, legacy::Legacy, limits::Limits, principal::Principal},
+    seal::{FlowId, KeyRing},
+    shape::{Answer, Ask, Asked, Durable, Given, Round, Steps, by_era, durable, durable_prompt},
     transport,
 };
 #[cfg(any(feature = "server", feature = "client"))]
-pub use self::shared::{
-    check::Problem,
-    clock::{BoxFuture, Clock, SystemClock, Timestamp},
-    kind::{Era, Kind, Method},
-    order,
-};
+pub use self::shared::{kind::Era, order};
+
+/// What [`Ask`] and [`Durable`] return for a question: it is configured, then awaited.
+#[cfg(feature = "server")]
+pub mod ask {
+    pub use crate::server::shape::QuestionBuilder;
+}
+
+/// Declaring the questions of a handler as types, for [`Asked`].
+#[cfg(feature = "server")]
+pub mod asked {
+    pub use crate::server::shape::{DeclaredQuestion, FixedQuestion, Question, QuestionInput};
+}
+
+/// Asking several questions of a [`Durable`](crate::Durable) handler in one round.
+#[cfg(feature = "server")]
+pub mod durable {
+    pub use crate::server::shape::Together;
+}
+
+/// The types that can be asked for with a form, and why an answer does not fit one.
+#[cfg(any(feature = "server", feature = "client"))]
+pub mod form {
+    #[cfg(feature = "server")]
+    pub use crate::server::form::{FormType, FormTypeError};
+    pub use crate::shared::check::InvalidAnswer;
+}
+
+/// Keys, and looking into a token with them.
+#[cfg(feature = "server")]
+pub mod keys {
+    pub use crate::server::seal::{Digest, KeyError, OpenedToken};
+}
+
+/// Events: what happens in a flow, station by station.
+#[cfg(any(feature = "server", feature = "client"))]
+pub mod observe {
+    #[cfg(feature = "server")]
+    pub use crate::server::{
+        policy::observe::{Event, Observe, Outcome, Station},
+        seal::Refusal,
+    };
+    pub use crate::shared::kind::{Method, QuestionKind};
+}
+
+/// Telling whose request it is.
+#[cfg(feature = "server")]
+pub mod principal {
+    pub use crate::server::policy::principal::{Identify, Required};
+}
+
+/// What a prompt returns that asks with a [`Round`](crate::Round).
+#[cfg(feature = "server")]
+pub mod prompt {
+    pub use crate::server::shape::PromptResponse;
+}
+
+/// Carrying a leg to the instance where its handler waits.
+#[cfg(feature = "server")]
+pub mod relay {
+    pub use crate::server::engine::relay::{Inbox, Relay, RelayError};
+}
+
+/// The questions of one round, for handlers with a [`Round`](crate::Round).
+#[cfg(feature = "server")]
+pub mod round {
+    pub use crate::server::shape::Questions;
+}
+
+/// The parts of [`Steps`](crate::Steps).
+#[cfg(feature = "server")]
+pub mod steps {
+    pub use crate::server::shape::{Append, Collected, Finished, Refused, Step, StepValue, StepsError};
+}
+
+/// Time, which is injected.
+#[cfg(any(feature = "server", feature = "client"))]
+pub mod time {
+    pub use crate::shared::clock::{BoxFuture, Clock, SystemClock, Timestamp};
+}
 
 /// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.
 #[cfg(feature = "server")]

@@ -14,8 +14,8 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Refusal, Rounds,
-    observe::Station,
+    Rounds,
+    observe::{Refusal, Station},
     test::{Client, Clock, Events},
 };
 use serde_json::json;

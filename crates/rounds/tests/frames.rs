@@ -78,7 +78,7 @@ async fn a_call_that_waits_takes_less_than_two_and_a_half_kibibytes() {
     let before = allocated();
     park(1000).await;
     let each = (allocated() - before) / 1000;
-    assert_eq!(server.waiting(), 1100);
+    assert_eq!(server.waiting_calls(), 1100);
     assert!(each < MOST, "{each} bytes a call");
     let counted = server.waiting_bytes() / 1100;
     assert!(counted > each / 2 && counted < each, "{counted} of {each} bytes are counted");

@@ -13,9 +13,11 @@ use rmcp::{
     object, schemars, tool, tool_handler, tool_router,
 };
 use rounds::{
-    Ask, Asked, Durable, FixedQuestion, FlowError, Given, Legacy, Refusal, Round, Rounds,
-    client::{Answer, Call, Done, Host, Limits, Outcome, Pending, Question, Sent, drive},
+    Ask, Asked, Durable, FlowError, Given, Legacy, Round, Rounds,
+    asked::FixedQuestion,
+    client::{AskedQuestion, Call, Done, DriveLimits, DriveOutcome, Host, Pending, Sent, UserAnswer, drive},
     durable,
+    observe::Refusal,
     test::{Client, Events},
 };
 use serde::Deserialize;
@@ -227,10 +229,10 @@ async fn a_client_asks_saves_and_answers() {
     let (server, _) = server();
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move { server.serve(theirs).await.unwrap().waiting().await });
-    let responder = async |question: Question| -> Result<Answer, std::convert::Infallible> {
+    let responder = async |question: AskedQuestion| -> Result<UserAnswer, std::convert::Infallible> {
         let content = if question.key() == "confirm" { json!({"confirm": true}) } else { amounts() };
         let Value::Object(content) = content else { unreachable!("it is an object") };
-        Ok(Answer::Form(content))
+        Ok(UserAnswer::Form(content))
     };
     let client = Host::new(rounds::client::defaults_only()).connect(ours).await.unwrap();
     for tool in ["linear", "guarded", "declared", "durably"] {
@@ -238,8 +240,8 @@ async fn a_client_asks_saves_and_answers() {
         let Sent::Asks(pending) = call.send(&client).await.unwrap() else { panic!("{tool} asks") };
         let pending = Pending::from_json(&pending.to_json()).unwrap();
         assert_eq!(pending.fields().count(), 4);
-        let outcome = drive(&client, pending, &responder, Limits::default()).await.unwrap();
-        let Outcome::Done(done @ Done::Tool(_)) = outcome else { panic!("{tool} ends") };
+        let outcome = drive(&client, pending, &responder, DriveLimits::default()).await.unwrap();
+        let DriveOutcome::Done(done @ Done::Tool(_)) = outcome else { panic!("{tool} ends") };
         assert_eq!(done.text(), TOLD, "{tool}");
     }
 }

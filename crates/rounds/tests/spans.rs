@@ -17,7 +17,12 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, BoxFuture, Given, Inbox, KeyRing, Relay, RelayError, Round, Rounds, ledger::MemoryLedger, test::Client, text,
+    Ask, Given, KeyRing, Round, Rounds,
+    ledger::MemoryLedger,
+    relay::{Inbox, Relay, RelayError},
+    test::Client,
+    text,
+    time::BoxFuture,
 };
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt;

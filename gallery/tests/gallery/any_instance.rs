@@ -46,8 +46,8 @@ impl Fleet {
     }
 
     /// How many handlers wait in memory.
-    pub(crate) fn waiting(&self) -> usize {
-        self.servers.iter().map(Rounds::waiting).sum()
+    pub(crate) fn waiting_calls(&self) -> usize {
+        self.servers.iter().map(Rounds::waiting_calls).sum()
     }
 
     /// How often a tool was audited, at all instances that there ever were.

@@ -71,7 +71,7 @@ impl Shape {
         }
         let mut fleet = Fleet::new().await;
         let asked = fleet.other().call(tool, json!({"location": "Tokyo"})).await.asked();
-        assert_eq!(fleet.waiting(), usize::from(self.waits), "{tool}");
+        assert_eq!(fleet.waiting_calls(), usize::from(self.waits), "{tool}");
         let elsewhere = asked.accept("units", json!({"units": "metric"})).send(fleet.other()).await;
         if self.waits {
             elsewhere.frozen();

@@ -13,8 +13,11 @@ use rmcp::{
     schemars, tool, tool_handler, tool_router,
 };
 use rounds::{
-    Ask, Asked, Durable, Era, FixedQuestion, FlowError, Given, Legacy, Posed, Round, Rounds, Steps, durable,
-    test::Client, text,
+    Ask, Asked, Durable, Era, FlowError, Given, Legacy, Round, Rounds, Steps,
+    asked::{DeclaredQuestion, FixedQuestion},
+    durable,
+    test::Client,
+    text,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -162,9 +165,9 @@ async fn journal(flow: Durable<Tools>, _: Nothing) -> Result<CallToolResponse, F
 
 fn steps() -> ToolRoute<Tools> {
     let steps = Steps::<Tools, Nothing>::new("steps", "Steps")
-        .step("one", async |_, ()| Ok(Posed::<u32>::form("one")))
-        .step("two", async |_, (_,)| Ok(Posed::<u32>::form("two")))
-        .step("three", async |_, (_, _)| Ok(Posed::<u32>::form("three")))
+        .step("one", async |_, ()| Ok(DeclaredQuestion::<u32>::form("one")))
+        .step("two", async |_, (_,)| Ok(DeclaredQuestion::<u32>::form("two")))
+        .step("three", async |_, (_, _)| Ok(DeclaredQuestion::<u32>::form("three")))
         .finish(async |step, (one, two, three)| {
             step.server().effect("steps");
             Ok(sum([one, two, three]))

@@ -1,8 +1,8 @@
 //! One field of a form, from the form model alone: what it takes, in words, and what somebody typed into it.
 
 use rounds::{
-    Problem,
     client::{Choice, Field, FieldKind, TextFormat},
+    form::InvalidAnswer,
 };
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub(super) fn choices(field: &Field) -> &[Choice] {
 }
 
 /// The value that somebody typed. Choices may also be given by their numbers in the list.
-pub(super) fn read(field: &Field, text: &str) -> Result<Value, Problem> {
+pub(super) fn read(field: &Field, text: &str) -> Result<Value, InvalidAnswer> {
     match &field.kind {
         FieldKind::Choice { .. } => field.check(&json!(meant(field, text))),
         // The name of a choice may have commas in it.
@@ -85,7 +85,7 @@ fn meant<'a>(field: &'a Field, text: &'a str) -> &'a str {
 }
 
 /// What is wrong with what was typed, to somebody who looks at the field.
-pub(super) fn tell(field: &Field, problem: &Problem) -> String {
+pub(super) fn tell(field: &Field, problem: &InvalidAnswer) -> String {
     let said = problem.to_string();
     match &field.kind {
         FieldKind::Choice { .. } => "that is none of these: a number or a name is enough".to_owned(),

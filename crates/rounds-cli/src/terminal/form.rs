@@ -1,7 +1,7 @@
 //! Forms: filled in field by field, reviewed, and only then let go.
 
 use rmcp::model::JsonObject;
-use rounds::client::{Answer, Field, FieldKind, Question};
+use rounds::client::{AskedQuestion, Field, FieldKind, UserAnswer};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Command, Left, Terminal, Typed, clean, field, is_start_of, time_left};
@@ -13,12 +13,12 @@ const LONGEST_SCHEMA: usize = 400;
 enum Filled {
     Next,
     Back,
-    Over(Answer),
+    Over(UserAnswer),
 }
 
 impl Terminal {
     /// Has a form filled in and reviewed.
-    pub(super) async fn fill_in(&self, question: &Question) -> Result<Answer, Left> {
+    pub(super) async fn fill_in(&self, question: &AskedQuestion) -> Result<UserAnswer, Left> {
         let mut content = question.prefilled();
         if !question.fields().is_empty() {
             self.say(&self.paint.dim("Enter takes what is in [brackets]; :decline, :cancel and :help at any time."));
@@ -27,7 +27,7 @@ impl Terminal {
             if let Some(over) = self.fill_fields(question, &mut content).await? {
                 return Ok(over);
             }
-            let form = match question.check(Answer::Form(content.clone())) {
+            let form = match question.check(UserAnswer::Form(content.clone())) {
                 Ok(form) => form,
                 Err(wrong) => {
                     self.wrong(&wrong.to_string());
@@ -41,7 +41,11 @@ impl Terminal {
     }
 
     /// Goes through the fields, until all have been seen or the question is over without them.
-    async fn fill_fields(&self, question: &Question, content: &mut JsonObject) -> Result<Option<Answer>, Left> {
+    async fn fill_fields(
+        &self,
+        question: &AskedQuestion,
+        content: &mut JsonObject,
+    ) -> Result<Option<UserAnswer>, Left> {
         let mut at = 0;
         while let Some(field) = question.fields().get(at) {
             match self.fill_field(field, content).await? {
@@ -62,8 +66,8 @@ impl Terminal {
         };
         loop {
             let text = match self.prompt(&prompt).await? {
-                Typed::Command(Command::Decline) => return Ok(Filled::Over(Answer::Decline)),
-                Typed::Command(Command::Cancel) => return Ok(Filled::Over(Answer::Cancel)),
+                Typed::Command(Command::Decline) => return Ok(Filled::Over(UserAnswer::Decline)),
+                Typed::Command(Command::Cancel) => return Ok(Filled::Over(UserAnswer::Cancel)),
                 Typed::Command(Command::Back) => return Ok(Filled::Back),
                 Typed::Command(Command::Skip) if field.required => {
                     self.wrong("it is required and cannot be left out; :decline and :cancel can be said instead");
@@ -116,7 +120,12 @@ impl Terminal {
     }
 
     /// Shows what would be sent. Nothing comes back if it is to be changed.
-    async fn review(&self, question: &Question, content: &JsonObject, form: Answer) -> Result<Option<Answer>, Left> {
+    async fn review(
+        &self,
+        question: &AskedQuestion,
+        content: &JsonObject,
+        form: UserAnswer,
+    ) -> Result<Option<UserAnswer>, Left> {
         let fields = question.fields();
         self.say("");
         if !fields.is_empty() {
@@ -133,8 +142,8 @@ impl Terminal {
         let sends = if fields.is_empty() { "Agree? yes," } else { "Send it? [yes], edit," };
         loop {
             let text = match self.prompt(&format!("{sends} decline or cancel >")).await? {
-                Typed::Command(Command::Decline) => return Ok(Some(Answer::Decline)),
-                Typed::Command(Command::Cancel) => return Ok(Some(Answer::Cancel)),
+                Typed::Command(Command::Decline) => return Ok(Some(UserAnswer::Decline)),
+                Typed::Command(Command::Cancel) => return Ok(Some(UserAnswer::Cancel)),
                 Typed::Command(_) => return Ok(None),
                 Typed::Text(text) => text,
             };
@@ -142,8 +151,8 @@ impl Terminal {
                 "" if !fields.is_empty() => return Ok(Some(form)),
                 text if is_start_of(text, "yes") => return Ok(Some(form)),
                 text if is_start_of(text, "edit") && !fields.is_empty() => return Ok(None),
-                text if is_start_of(text, "decline") => return Ok(Some(Answer::Decline)),
-                text if is_start_of(text, "cancel") => return Ok(Some(Answer::Cancel)),
+                text if is_start_of(text, "decline") => return Ok(Some(UserAnswer::Decline)),
+                text if is_start_of(text, "cancel") => return Ok(Some(UserAnswer::Cancel)),
                 _ => self.wrong("say one of these words, or its first letter"),
             }
         }

@@ -14,8 +14,8 @@ use std::{
 };
 
 use rounds::{
-    Kind,
-    client::{Answer, Question},
+    client::{AskedQuestion, UserAnswer},
+    observe::QuestionKind,
 };
 
 use self::lines::Lines;
@@ -89,12 +89,12 @@ impl Terminal {
     }
 
     /// Shows a question, and has it answered. What comes back fits the question.
-    pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Left> {
+    pub(crate) async fn ask(&self, question: &AskedQuestion) -> Result<UserAnswer, Left> {
         self.lines.forget().await;
         self.show_who_asks(question);
         match question.kind() {
-            Kind::Form => self.fill_in(question).await,
-            Kind::Url => self.visit(question).await,
+            QuestionKind::Form => self.fill_in(question).await,
+            QuestionKind::Url => self.visit(question).await,
             _ => Err(Left::NotTypable),
         }
     }
@@ -114,7 +114,7 @@ impl Terminal {
         }
     }
 
-    fn show_who_asks(&self, question: &Question) {
+    fn show_who_asks(&self, question: &AskedQuestion) {
         let origin = clean::line(&question.origin().to_string());
         let (shown, all) = (self.shown.fetch_add(1, Ordering::Relaxed) + 1, self.questions.load(Ordering::Relaxed));
         let which = if all > 1 && shown <= all { format!(", {shown} of {all}") } else { String::new() };
@@ -213,7 +213,7 @@ fn is_start_of(text: &str, word: &str) -> bool {
 }
 
 /// How long there is to answer, in words to put behind others.
-fn time_left(question: &Question) -> String {
+fn time_left(question: &AskedQuestion) -> String {
     match question.expires_in() {
         None => String::new(),
         Some(left) if left.is_zero() => " (its time is up)".to_owned(),

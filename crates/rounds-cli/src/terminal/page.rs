@@ -1,13 +1,13 @@
 //! Pages to visit: shown whole, with where they lead, and never opened.
 
-use rounds::client::{Answer, Question};
+use rounds::client::{AskedQuestion, UserAnswer};
 use url::Url;
 
 use super::{Command, Left, Terminal, Typed, clean, is_start_of};
 
 impl Terminal {
     /// Asks for consent to visit a page.
-    pub(super) async fn visit(&self, question: &Question) -> Result<Answer, Left> {
+    pub(super) async fn visit(&self, question: &AskedQuestion) -> Result<UserAnswer, Left> {
         let url = question.url().unwrap_or_default();
         self.say("It wants you to visit this page, which is not opened for you:");
         self.say("");
@@ -17,15 +17,15 @@ impl Terminal {
         self.say(&format!("  {}", self.paint.dim(&where_to(url))));
         loop {
             let text = match self.prompt("Agree to visit it? yes, decline or cancel >").await? {
-                Typed::Command(Command::Decline) => return Ok(Answer::Decline),
-                Typed::Command(Command::Cancel) => return Ok(Answer::Cancel),
+                Typed::Command(Command::Decline) => return Ok(UserAnswer::Decline),
+                Typed::Command(Command::Cancel) => return Ok(UserAnswer::Cancel),
                 Typed::Command(_) => continue,
                 Typed::Text(text) => text,
             };
             match text.trim() {
-                text if is_start_of(text, "yes") => return Ok(Answer::Visit),
-                text if is_start_of(text, "decline") => return Ok(Answer::Decline),
-                text if is_start_of(text, "cancel") => return Ok(Answer::Cancel),
+                text if is_start_of(text, "yes") => return Ok(UserAnswer::Visit),
+                text if is_start_of(text, "decline") => return Ok(UserAnswer::Decline),
+                text if is_start_of(text, "cancel") => return Ok(UserAnswer::Cancel),
                 _ => self.wrong("say one of these words, or its first letter"),
             }
         }

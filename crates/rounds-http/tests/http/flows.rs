@@ -8,7 +8,7 @@ use std::sync::{
 use gallery::{Airline, Counted, Gallery, PRICE};
 use http_body_util::BodyExt;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
-use rounds::{BoxFuture, FlowError, Principal, Rounds};
+use rounds::{FlowError, Principal, Rounds, time::BoxFuture};
 use rounds_http::Endpoint;
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use rounds::{
-    Relay as _,
-    ledger::{Claimed, Ledger as _, LedgerError, Orphan},
+    ledger::{Claimed, Ledger as _, LedgerError, OwnerLost},
+    relay::Relay as _,
     test::Leg,
 };
 use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
@@ -203,7 +203,7 @@ async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
     let other = redis.ledger().await;
     let Ok(Claimed::Running(waiting)) = other.claim(round(1, 1), bid(0)).await else { panic!() };
     cable.cut();
-    assert!(in_time(ledger.release(round(1, 1), fence, Orphan::Free, false)).await.is_err());
+    assert!(in_time(ledger.release(round(1, 1), fence, OwnerLost::Free, false)).await.is_err());
     in_time(waiting).await;
     assert_eq!(fresh(&other, round(1, 1), bid(0)).await, fence + 1);
 }
@@ -220,7 +220,7 @@ async fn what_is_given_up_later_is_nobody_elses_claim() {
     cable.cut();
     let theirs = fresh(&other, round(1, 1), bid(0)).await;
     let _: String = new.ask("CONFIG RESETSTAT", &[]).await;
-    assert!(in_time(ledger.release(round(1, 1), fence, Orphan::Free, false)).await.is_err());
+    assert!(in_time(ledger.release(round(1, 1), fence, OwnerLost::Free, false)).await.is_err());
     in_time(async {
         while !new.ask::<String>("INFO commandstats", &[]).await.contains("cmdstat_hmget") {
             tokio::task::yield_now().await;
@@ -289,7 +289,7 @@ async fn every_call_is_bounded() {
         ledger.claim(id, bid(0)).await.err(),
         ledger.renew(id, 1, bid(0).keep.until).await.err(),
         ledger.settle(id, 1, None, None, vec![]).await.err(),
-        ledger.release(id, 1, Orphan::Free, true).await.err(),
+        ledger.release(id, 1, OwnerLost::Free, true).await.err(),
     ];
     for error in silent {
         let error = error.expect("it did not happen");

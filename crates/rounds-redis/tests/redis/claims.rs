@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use rounds::{
-    Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Keep, Ledger as _, LedgerError, Orphan, Share, Spill, What},
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Ledger as _, LedgerError, OwnerLost, PrincipalShare, Retention,
+        Spill,
+    },
+    time::Timestamp,
 };
 
 use crate::{LEASE, Redis, at, bid, digest, fresh, in_time, round, spill};
@@ -102,7 +105,7 @@ async fn nothing_that_is_said_later_makes_a_record_go_earlier() {
 async fn an_effect_that_is_spent_goes_with_its_round_and_one_that_runs_is_left_to_its_owner() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
-    let effect = |name| ClaimId { what: What::Once(digest(name)), ..round(1, 1) };
+    let effect = |name| ClaimId { what: ClaimKind::Once(digest(name)), ..round(1, 1) };
     let key = |name: u8| format!("{}e{:?}", FIRST.strip_suffix("r1").unwrap(), digest(name));
     let mut hour = bid(0);
     hour.keep.until = at(3600);
@@ -132,7 +135,7 @@ async fn an_effect_that_is_spent_goes_with_its_round_and_one_that_runs_is_left_t
 async fn a_spent_effect_is_kept_as_long_as_its_round_whatever_the_clock_of_its_owner_says() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
-    let effect = ClaimId { what: What::Once(digest(1)), ..round(1, 1) };
+    let effect = ClaimId { what: ClaimKind::Once(digest(1)), ..round(1, 1) };
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     let mut ahead = bid(500);
     ahead.keep.until = at(3600);
@@ -148,8 +151,8 @@ async fn a_spent_effect_is_kept_as_long_as_its_round_whatever_the_clock_of_its_o
 async fn a_caller_at_its_share_is_told_to_wait_and_its_own_rounds_and_all_others_go_on() {
     let redis = Redis::start();
     let ledger = redis.builder().principal_bytes(5 << 10).anonymous_bytes(3 << 10).connect().await.unwrap();
-    let of = |share| Bid { keep: Keep { share, ..bid(0).keep }, ..bid(0) };
-    let (mine, yours) = (of(Share::Principal([1; 16])), of(Share::Principal([2; 16])));
+    let of = |share| ClaimRequest { keep: Retention { share, ..bid(0).keep }, ..bid(0) };
+    let (mine, yours) = (of(PrincipalShare::Principal([1; 16])), of(PrincipalShare::Principal([2; 16])));
     let fence = fresh(&ledger, round(1, 1), mine).await;
     fresh(&ledger, round(2, 1), mine).await;
     let full = ledger.claim(round(3, 1), mine).await;
@@ -161,14 +164,14 @@ async fn a_caller_at_its_share_is_told_to_wait_and_its_own_rounds_and_all_others
     assert_eq!(redis.keys().await.len(), 2, "nothing was half done");
 
     assert!(matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Running(_))), "what has a record goes on");
-    let effect = ClaimId { what: What::Once(digest(1)), ..round(1, 1) };
+    let effect = ClaimId { what: ClaimKind::Once(digest(1)), ..round(1, 1) };
     fresh(&ledger, effect, mine).await;
     assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
     assert!(matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Done(None))));
     fresh(&ledger, round(5, 1), yours).await;
-    fresh(&ledger, round(6, 1), of(Share::Anonymous)).await;
-    assert!(ledger.claim(round(7, 1), of(Share::Anonymous)).await.is_err());
-    fresh(&ledger, round(8, 1), of(Share::Common)).await;
+    fresh(&ledger, round(6, 1), of(PrincipalShare::Anonymous)).await;
+    assert!(ledger.claim(round(7, 1), of(PrincipalShare::Anonymous)).await.is_err());
+    fresh(&ledger, round(8, 1), of(PrincipalShare::Common)).await;
 }
 
 #[tokio::test]
@@ -176,7 +179,7 @@ async fn a_record_that_never_expires_is_taken_as_well() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
     let mut for_ever = bid(0);
-    for_ever.keep.until = rounds::Timestamp::from_millis(u64::MAX);
+    for_ever.keep.until = rounds::time::Timestamp::from_millis(u64::MAX);
     assert!(matches!(ledger.claim(round(1, 1), for_ever).await, Ok(Claimed::Fresh { .. })));
 }
 
@@ -187,7 +190,7 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     let id = round(1, 1);
     let fence = fresh(&here, id, bid(0)).await;
     let Ok(Claimed::Running(waiting)) = there.claim(id, bid(1)).await else { panic!() };
-    assert!(here.release(id, fence, Orphan::Free, true).await.unwrap(), "somebody waits elsewhere");
+    assert!(here.release(id, fence, OwnerLost::Free, true).await.unwrap(), "somebody waits elsewhere");
     let waiting = tokio::spawn(waiting);
     assert!(here.settle(id, fence, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());
     in_time(waiting).await.unwrap();
@@ -205,7 +208,7 @@ async fn who_is_about_to_wait_keeps_a_run_going() {
     let (claimed, kept, ()) = tokio::join! {
         biased;
         ledger.claim(id, bid(0)),
-        ledger.release(id, fence, Orphan::Free, true),
+        ledger.release(id, fence, OwnerLost::Free, true),
         async { redis.go_on() },
     };
     assert!(matches!(claimed, Ok(Claimed::Running(_))));
@@ -222,16 +225,16 @@ async fn the_claims_that_are_kept_can_be_counted() {
     }
     other.spill(spill(round(1, 1), keep_from_now())).await.unwrap();
     for _ in ["taken", "waited for"] {
-        ledger.claim(round(1, 1), Bid { keep: keep_from_now(), ..bid(0) }).await.unwrap();
+        ledger.claim(round(1, 1), ClaimRequest { keep: keep_from_now(), ..bid(0) }).await.unwrap();
     }
     let _: String = redis.ask("SET", &[b"rounds:{airline}:quotes", b"1"]).await;
     assert_eq!((ledger.claims().await.unwrap(), other.claims().await.unwrap()), (20, 1));
-    let name = ClaimId { flow: round(1, 1).flow, what: What::Once(digest(1)) };
-    ledger.claim(name, Bid { keep: keep_from_now(), ..bid(0) }).await.unwrap();
+    let name = ClaimId { flow: round(1, 1).flow, what: ClaimKind::Once(digest(1)) };
+    ledger.claim(name, ClaimRequest { keep: keep_from_now(), ..bid(0) }).await.unwrap();
     assert_eq!(ledger.claims().await.unwrap(), 21, "and an effect");
 }
 
-fn keep_from_now() -> Keep {
+fn keep_from_now() -> Retention {
     let now = Timestamp::from(std::time::SystemTime::now());
-    Keep { now, until: now + LEASE, share: Share::Common }
+    Retention { now, until: now + LEASE, share: PrincipalShare::Common }
 }

@@ -16,8 +16,12 @@ mod spill;
 use std::time::Duration;
 
 use rounds::{
-    Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger as _, Orphan, Share, Spill, What},
+    FlowId,
+    keys::Digest,
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger as _, OwnerLost, PrincipalShare, Retention, Spill,
+    },
+    time::Timestamp,
 };
 use rounds_redis::RedisLedger;
 use server::Redis;
@@ -29,7 +33,7 @@ fn at(second: u64) -> Timestamp {
 }
 
 fn round(flow: u8, number: u32) -> ClaimId {
-    ClaimId { flow: FlowId::from_bytes([flow; 16]), what: What::Round(number) }
+    ClaimId { flow: FlowId::from_bytes([flow; 16]), what: ClaimKind::Round(number) }
 }
 
 fn digest(byte: u8) -> Digest {
@@ -37,18 +41,18 @@ fn digest(byte: u8) -> Digest {
 }
 
 /// A claim that is kept for ten minutes, at this second.
-fn bid(now: u64) -> Bid {
-    let keep = Keep { now: at(now), until: at(now + 600), share: Share::Common };
-    Bid { answers: digest(1), keep, lease: LEASE, orphan: Orphan::Free }
+fn bid(now: u64) -> ClaimRequest {
+    let keep = Retention { now: at(now), until: at(now + 600), share: PrincipalShare::Common };
+    ClaimRequest { answers: digest(1), keep, lease: LEASE, orphan: OwnerLost::Free }
 }
 
 /// What the token of a round could not carry.
-fn spill(id: ClaimId, keep: Keep) -> Spill {
+fn spill(id: ClaimId, keep: Retention) -> Spill {
     Spill { id, keep, state: vec![1] }
 }
 
 /// Claims what nobody has.
-async fn fresh(ledger: &RedisLedger, id: ClaimId, bid: Bid) -> Fence {
+async fn fresh(ledger: &RedisLedger, id: ClaimId, bid: ClaimRequest) -> Fence {
     match in_time(ledger.claim(id, bid)).await {
         Ok(Claimed::Fresh { fence, .. }) => fence,
         other => panic!("{other:?}"),

@@ -7,9 +7,11 @@ use std::{
 
 use futures_core::Stream as _;
 use rounds::{
-    BoxFuture, Clock, Refusal, Relay as _, Rounds, RoundsBuilder,
-    observe::Station,
+    Rounds, RoundsBuilder,
+    observe::{Refusal, Station},
+    relay::Relay as _,
     test::{Client, Events, Leg, Retry},
+    time::{BoxFuture, Clock},
 };
 use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
 use serde_json::json;

@@ -52,7 +52,7 @@ async fn the_name_of_a_flow_is_not_its_name_in_redis() {
     let shop = Shop::new();
     let client = client(&shop, redis.ledger().await).await;
     let asked = client.call("order", json!({"item": "tea"})).await.asked();
-    let flow = rounds::Inspected::open(&keys(&[1]), "shop", asked.state()).unwrap().flow.to_string();
+    let flow = rounds::keys::OpenedToken::open(&keys(&[1]), "shop", asked.state()).unwrap().flow.to_string();
     assert!(redis.keys().await.is_empty(), "nothing is kept until the answer arrives");
     asked.retry().send(&client).await.asked();
     let found = redis.keys().await;

@@ -51,7 +51,7 @@ impl Shop {
     #[tool(description = "Orders")]
     async fn order(&self, Parameters(order): Parameters<Order>, round: Round) -> Result<CallToolResponse, FlowError> {
         let Given::Accepted(Size { size }) = round.given::<Size>("size") else {
-            return round.asks().form::<Size>("size", "Which size?").state(&order.item.repeat(1000)).send();
+            return round.questions().form::<Size>("size", "Which size?").state(&order.item.repeat(1000)).send();
         };
         let kept: String = round.state()?.unwrap_or_default();
         let number = round.once("canary-effect", async || format!("canary-value {}", self.charge())).await?;

@@ -1,8 +1,8 @@
 //! States that are too large for a token.
 
 use rounds::{
-    Limits, Refusal,
-    observe::Station,
+    Limits,
+    observe::{Refusal, Station},
     test::{Client, Events},
 };
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn a_state_too_large_for_its_token_goes_on_at_any_instance() {
 async fn a_durable_flow_that_outgrows_its_token_goes_on_as_well() {
     let redis = Redis::start();
     let shop = Shop::new();
-    let limits = || Limits::default().with_token_bytes(400).with_onces(64, 400);
+    let limits = || Limits::default().with_token_bytes(400).with_effects(64, 400);
     let instance = async || {
         let server = builder(&shop, redis.ledger().await).spill().limits(limits()).build();
         Client::modern(server.unwrap()).await
@@ -42,7 +42,7 @@ async fn a_durable_flow_that_outgrows_its_token_goes_on_as_well() {
     let checkpoint = instance().await.call("buy", json!({"item": "tea ".repeat(50)})).await.asked().retry();
     let asked = checkpoint.send(&instance().await).await.asked();
     assert!(asked.state().len() <= 400);
-    assert!(rounds::Inspected::open(&keys(&[1]), "shop", asked.state()).unwrap().spilled);
+    assert!(rounds::keys::OpenedToken::open(&keys(&[1]), "shop", asked.state()).unwrap().spilled);
     let done = asked.accept("size", json!({"size": "xl"})).send(&instance().await).await.text();
     assert_eq!(done, "canary-result xl, charge 0");
     assert_eq!(shop.charges(), 1);

@@ -5,12 +5,12 @@
 use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult};
 use serde_json::{Value, json};
 
-use crate::shared::{check::Problem, kind::Kind};
+use crate::shared::{check::InvalidAnswer, kind::QuestionKind};
 
 /// What is said to a question.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum UserAnswer {
     /// A form, filled in. With nothing in it, it is a form accepted as it stands.
     Form(JsonObject),
     /// Consent to visit the page. Whether what it is for has happened there is between the page and the server.
@@ -25,7 +25,7 @@ pub enum Answer {
     Roots(ListRootsResult),
 }
 
-impl Answer {
+impl UserAnswer {
     /// The answer as it goes over the wire.
     pub(super) fn to_wire(&self) -> Value {
         let sent = match self {
@@ -41,27 +41,29 @@ impl Answer {
     }
 
     /// The answer that went over the wire, to a question of this kind.
-    pub(super) fn from_wire(kind: Kind, wire: &Value) -> Option<Self> {
+    pub(super) fn from_wire(kind: QuestionKind, wire: &Value) -> Option<Self> {
         match kind {
-            Kind::Form | Kind::Url => match wire.get("action")?.as_str()? {
-                "accept" if kind == Kind::Url => Some(Self::Visit),
+            QuestionKind::Form | QuestionKind::Url => match wire.get("action")?.as_str()? {
+                "accept" if kind == QuestionKind::Url => Some(Self::Visit),
                 "accept" => Some(Self::Form(wire.get("content")?.as_object()?.clone())),
                 "decline" => Some(Self::Decline),
                 "cancel" => Some(Self::Cancel),
                 _ => None,
             },
-            Kind::Sample => serde_json::from_value(wire.clone()).ok().map(|result| Self::Sample(Box::new(result))),
-            Kind::Roots => serde_json::from_value(wire.clone()).ok().map(Self::Roots),
+            QuestionKind::Sample => {
+                serde_json::from_value(wire.clone()).ok().map(|result| Self::Sample(Box::new(result)))
+            }
+            QuestionKind::Roots => serde_json::from_value(wire.clone()).ok().map(Self::Roots),
         }
     }
 
-    pub(super) fn fits(&self, kind: Kind) -> bool {
+    pub(super) fn fits(&self, kind: QuestionKind) -> bool {
         match self {
-            Self::Form(_) => kind == Kind::Form,
-            Self::Visit => kind == Kind::Url,
-            Self::Decline | Self::Cancel => matches!(kind, Kind::Form | Kind::Url),
-            Self::Sample(_) => kind == Kind::Sample,
-            Self::Roots(_) => kind == Kind::Roots,
+            Self::Form(_) => kind == QuestionKind::Form,
+            Self::Visit => kind == QuestionKind::Url,
+            Self::Decline | Self::Cancel => matches!(kind, QuestionKind::Form | QuestionKind::Url),
+            Self::Sample(_) => kind == QuestionKind::Sample,
+            Self::Roots(_) => kind == QuestionKind::Roots,
         }
     }
 }
@@ -82,7 +84,7 @@ pub enum AnswerError {
         /// The question's key.
         key: String,
         /// What it wants.
-        wanted: Kind,
+        wanted: QuestionKind,
     },
     /// A field is wrong, and this says which and why.
     #[error("{key:?}: {problem}")]
@@ -90,15 +92,15 @@ pub enum AnswerError {
         /// The question's key.
         key: String,
         /// What is wrong.
-        problem: Problem,
+        problem: InvalidAnswer,
     },
 }
 
-fn wants(kind: Kind) -> &'static str {
+fn wants(kind: QuestionKind) -> &'static str {
     match kind {
-        Kind::Form => "a form",
-        Kind::Url => "consent to visit a page",
-        Kind::Sample => "a sample of a model, which can be neither declined nor cancelled",
-        Kind::Roots => "roots, which can be neither declined nor cancelled",
+        QuestionKind::Form => "a form",
+        QuestionKind::Url => "consent to visit a page",
+        QuestionKind::Sample => "a sample of a model, which can be neither declined nor cancelled",
+        QuestionKind::Roots => "roots, which can be neither declined nor cancelled",
     }
 }

@@ -204,7 +204,7 @@ fn contents(contents: &ResourceContents) -> Option<&str> {
 mod wire_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use crate::Method;
+    use crate::observe::Method;
 
     pub(super) fn serialize<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(method.as_str())

@@ -12,12 +12,12 @@ use std::{
 use rmcp::model::CreateTaskResult;
 
 use super::{
-    Answer, AnswerError, BoxError, Call, Done, Limits, Pending, Question, Responder, SendError, Sent, Server,
-    push::Thinking,
+    AnswerError, AskedQuestion, BoxError, Call, Done, DriveLimits, Pending, Responder, SendError, Sent, Server,
+    UserAnswer, push::Thinking,
 };
 use crate::shared::{
     clock::{BoxFuture, Clock},
-    kind::Kind,
+    kind::QuestionKind,
 };
 
 /// Runs a call, or goes on with a pending one, to its end.
@@ -28,7 +28,7 @@ use crate::shared::{
 ///
 /// ```no_run
 /// use rmcp::object;
-/// use rounds::client::{Answer, Call, Limits, Question, Server, drive};
+/// use rounds::client::{UserAnswer, Call, DriveLimits, AskedQuestion, Server, drive};
 ///
 /// # async fn example(client: Server<'_>) -> Result<(), Box<dyn std::error::Error>> {
 /// let ask = async |question: Question| -> Result<Answer, std::io::Error> {
@@ -48,8 +48,8 @@ pub async fn drive<R: Responder + ?Sized>(
     server: impl Into<Server<'_>>,
     start: impl Into<Start>,
     responder: &R,
-    limits: Limits,
-) -> Result<Outcome, DriveError> {
+    limits: DriveLimits,
+) -> Result<DriveOutcome, DriveError> {
     let server = server.into();
     let time = Time::new(server.clock.clone(), &limits);
     let mut drive = Drive { server, next: start.into(), responder, limits, time };
@@ -91,7 +91,7 @@ impl Start {
 /// How a call that was driven ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum DriveOutcome {
     /// With a result.
     Done(Done),
     /// As a task, which goes on without us.
@@ -164,7 +164,7 @@ pub enum Stopped {
         /// The question's key.
         key: String,
         /// Its kind.
-        kind: Kind,
+        kind: QuestionKind,
     },
     /// The responder failed.
     #[error("{key:?} could not be answered")]
@@ -214,20 +214,20 @@ impl std::error::Error for DriveError {
 struct Drive<'a, R: ?Sized> {
     server: Server<'a>,
     responder: &'a R,
-    limits: Limits,
+    limits: DriveLimits,
     time: Time,
     /// What is to be sent. Answers are put in as they come, so that whatever stops the call finds them there.
     next: Start,
 }
 
 impl<R: Responder + ?Sized> Drive<'_, R> {
-    async fn run(&mut self) -> Result<Outcome, Stopped> {
+    async fn run(&mut self) -> Result<DriveOutcome, Stopped> {
         let mut waits = 0;
         loop {
             self.ask().await?;
             let pending = match self.leg().await? {
-                Sent::Done(done) => return Ok(Outcome::Done(done)),
-                Sent::Task(task) => return Ok(Outcome::Task(task)),
+                Sent::Done(done) => return Ok(DriveOutcome::Done(done)),
+                Sent::Task(task) => return Ok(DriveOutcome::Task(task)),
                 Sent::Asks(pending) | Sent::Later(pending) => pending,
             };
             let later = pending.questions().is_empty();
@@ -272,8 +272,8 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
     async fn ask(&mut self) -> Result<(), Stopped> {
         let Self { server, responder, limits, time, next } = self;
         let Start::Pending(pending) = next else { return Ok(()) };
-        let open = |question: &&Question| pending.answered(question.key()).is_none();
-        let open: Vec<Question> = pending.questions().iter().filter(open).cloned().collect();
+        let open = |question: &&AskedQuestion| pending.answered(question.key()).is_none();
+        let open: Vec<AskedQuestion> = pending.questions().iter().filter(open).cloned().collect();
         if open.is_empty() {
             return Ok(());
         }
@@ -284,7 +284,8 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
         let answer = |question| answer(*responder, question, limits.question, &*server.clock);
         let asked = pin!(async {
             if responder.is_concurrent() {
-                let asked = |question: Question| (question.clone(), Box::pin(answer(question)) as BoxFuture<'_, _>);
+                let asked =
+                    |question: AskedQuestion| (question.clone(), Box::pin(answer(question)) as BoxFuture<'_, _>);
                 return together(pending, open.into_iter().map(asked).collect()).await;
             }
             for question in open {
@@ -305,18 +306,18 @@ fn pause(waits: u32) -> Duration {
 /// The answer to one question. A timeout is a cancel: nobody has said no.
 async fn answer<R: Responder + ?Sized>(
     responder: &R,
-    question: Question,
+    question: AskedQuestion,
     most: Duration,
     clock: &dyn Clock,
-) -> Result<Answer, Stopped> {
+) -> Result<UserAnswer, Stopped> {
     let (asked, kind) = (question.clone(), question.kind());
     let key = || asked.key().to_owned();
     tokio::select! {
         biased;
         answer = responder.answer(question) => answer.map_err(|source| Stopped::Responder { key: key(), source }),
         () = async { clock.sleep(most).await } => match kind {
-            Kind::Form | Kind::Url => Ok(Answer::Cancel),
-            Kind::Sample | Kind::Roots => Err(Stopped::NoAnswer { key: key(), most }),
+            QuestionKind::Form | QuestionKind::Url => Ok(UserAnswer::Cancel),
+            QuestionKind::Sample | QuestionKind::Roots => Err(Stopped::NoAnswer { key: key(), most }),
         },
     }
 }
@@ -324,7 +325,7 @@ async fn answer<R: Responder + ?Sized>(
 /// Waits for all of these at once, up to the first failure. What was answered until then is kept.
 async fn together(
     pending: &mut Pending,
-    mut asked: Vec<(Question, BoxFuture<'_, Result<Answer, Stopped>>)>,
+    mut asked: Vec<(AskedQuestion, BoxFuture<'_, Result<UserAnswer, Stopped>>)>,
 ) -> Result<(), Stopped> {
     poll_fn(|context| {
         let mut at = 0;
@@ -359,7 +360,7 @@ struct Time {
 }
 
 impl Time {
-    fn new(clock: Arc<dyn Clock>, limits: &Limits) -> Self {
+    fn new(clock: Arc<dyn Clock>, limits: &DriveLimits) -> Self {
         let (longest, total) = (limits.longest, limits.total);
         Self { began: clock.now(), alarm: Alarm { clock, set: None }, longest, total, left: total }
     }

@@ -6,7 +6,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use crate::shared::{
-    check::{Problem, check_field, required},
+    check::{InvalidAnswer, check_field, required},
     order::arrange,
 };
 
@@ -119,8 +119,8 @@ impl Field {
     /// # Errors
     ///
     /// Says what is wrong, in words for whoever gave it.
-    pub fn check(&self, value: &Value) -> Result<Value, Problem> {
-        check_field(&self.schema, value).map_err(|why| Problem::of(&self.name, why))
+    pub fn check(&self, value: &Value) -> Result<Value, InvalidAnswer> {
+        check_field(&self.schema, value).map_err(|why| InvalidAnswer::of(&self.name, why))
     }
 
     /// The value that somebody typed: a number is read as one, `yes` and `no` are booleans, a choice may be given by its
@@ -129,8 +129,8 @@ impl Field {
     /// # Errors
     ///
     /// Says what is wrong, in words for whoever typed it.
-    pub fn parse(&self, text: &str) -> Result<Value, Problem> {
-        let wrong = |why: &str| Problem::of(&self.name, why);
+    pub fn parse(&self, text: &str) -> Result<Value, InvalidAnswer> {
+        let wrong = |why: &str| InvalidAnswer::of(&self.name, why);
         let value = match &self.kind {
             FieldKind::Text { .. } => json!(text),
             FieldKind::Number { .. } => number(text).ok_or_else(|| wrong("must be a number"))?,

@@ -20,13 +20,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{
-    Answer, Limits, Responder, Server,
+    DriveLimits, Responder, Server, UserAnswer,
     push::{MAX_PUSHED, Thought, answer, internal, timed_out},
-    question::{Came, Context, Question, RawQuestion},
+    question::{AskedQuestion, Came, Context, RawQuestion},
 };
 use crate::shared::{
     clock::{Clock, SystemClock},
-    kind::Kind,
+    kind::QuestionKind,
     order::ORDER,
 };
 
@@ -39,7 +39,7 @@ use crate::shared::{
 ///
 /// ```no_run
 /// use rmcp::object;
-/// use rounds::client::{Call, Host, Limits, drive, defaults_only};
+/// use rounds::client::{Call, Host, DriveLimits, drive, defaults_only};
 ///
 /// # async fn example(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Host::new(defaults_only()).connect(transport).await?;
@@ -73,7 +73,7 @@ impl<R: Responder + 'static> Host<R> {
             handler: (),
             address: None,
             clock: Arc::new(SystemClock),
-            patience: Limits::default().question,
+            patience: DriveLimits::default().question,
             eras: Eras::Both,
             thinking: watch::Sender::new(0),
         }
@@ -101,7 +101,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
     }
 
     /// Waits this long for an answer to what a legacy server asks; then the question is cancelled. The default is that of
-    /// [`Limits::question`].
+    /// [`DriveLimits::question`].
     pub fn with_question_timeout(mut self, timeout: Duration) -> Self {
         self.patience = timeout;
         self
@@ -160,7 +160,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
     }
 
     /// Answers what a server has pushed.
-    async fn push(&self, raw: RawQuestion, context: &RequestContext<RoleClient>) -> Result<Answer, ErrorData> {
+    async fn push(&self, raw: RawQuestion, context: &RequestContext<RoleClient>) -> Result<UserAnswer, ErrorData> {
         let refused = |why: String| Err(ErrorData::invalid_params(why, None));
         if self.eras == Eras::Modern {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, raw.method, None));
@@ -171,7 +171,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         }
         let origin = self.server(&context.peer).origin();
         let asked = Arc::new(Context { origin, expires_at: None, received_at: self.clock.now().into(), pushed: true });
-        let question = match Question::read(String::new(), came, asked, None) {
+        let question = match AskedQuestion::read(String::new(), came, asked, None) {
             Ok(question) => question,
             Err(why) => return refused(format!("the question cannot be asked: {why}")),
         };
@@ -203,21 +203,21 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         params: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        if !self.responder.can(Kind::Sample) {
+        if !self.responder.can(QuestionKind::Sample) {
             return Err(ErrorData::method_not_found::<CreateMessageRequestMethod>());
         }
         match self.push(RawQuestion::new("sampling/createMessage", &params), &context).await? {
-            Answer::Sample(result) => Ok(*result),
+            UserAnswer::Sample(result) => Ok(*result),
             _ => Err(internal("it is no sample")),
         }
     }
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        if !self.responder.can(Kind::Roots) {
+        if !self.responder.can(QuestionKind::Roots) {
             return Err(ErrorData::method_not_found::<ListRootsRequestMethod>());
         }
         match self.push(RawQuestion::new("roots/list", &Value::Null), &context).await? {
-            Answer::Roots(result) => Ok(result),
+            UserAnswer::Roots(result) => Ok(result),
             _ => Err(internal("they are no roots")),
         }
     }
@@ -304,14 +304,14 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         let mut info = self.handler.get_info();
         let can = |kind| self.responder.can(kind);
         let capabilities = &mut info.capabilities;
-        capabilities.elicitation = (can(Kind::Form) || can(Kind::Url)).then(|| {
+        capabilities.elicitation = (can(QuestionKind::Form) || can(QuestionKind::Url)).then(|| {
             let mut modes = ElicitationCapability::new();
-            modes.form = can(Kind::Form).then(Default::default);
-            modes.url = can(Kind::Url).then(Default::default);
+            modes.form = can(QuestionKind::Form).then(Default::default);
+            modes.url = can(QuestionKind::Url).then(Default::default);
             modes
         });
-        capabilities.sampling = can(Kind::Sample).then(SamplingCapability::default);
-        capabilities.roots = can(Kind::Roots).then(RootsCapabilities::default);
+        capabilities.sampling = can(QuestionKind::Sample).then(SamplingCapability::default);
+        capabilities.roots = can(QuestionKind::Roots).then(RootsCapabilities::default);
         info
     }
 }

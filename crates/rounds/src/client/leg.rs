@@ -18,8 +18,8 @@ use rmcp::{
 
 use super::{
     BadServer, Call, Pending, SendError, Sent, Server,
-    question::{Context, Question},
-    reply::{Asks, Reply},
+    question::{AskedQuestion, Context},
+    reply::{QuestionSet, Reply},
 };
 use crate::shared::{clock::Timestamp, kind::Method};
 
@@ -89,7 +89,7 @@ impl Leg<'_> {
     }
 
     /// The round after this leg.
-    fn pending(&self, asks: Asks, server: &Server<'_>) -> Result<Pending, BadServer> {
+    fn pending(&self, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
         match self {
             Self::First(call) => pending((*call).clone(), 1, asks, server),
             Self::Next(last) => pending(last.start_over(), last.round() + 1, asks, server),
@@ -98,7 +98,7 @@ impl Leg<'_> {
 }
 
 /// The questions of a round, read and found fit to be asked.
-fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pending, BadServer> {
+fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
     if let Some(state) = &asks.state
         && state.len() > call.max_state()
     {
@@ -114,7 +114,7 @@ fn pending(call: Call, round: u32, asks: Asks, server: &Server<'_>) -> Result<Pe
     let mut questions = Vec::with_capacity(asks.questions.len());
     for (key, came) in asks.questions {
         let suggested = call.suggestions.get(&key);
-        let question = Question::read(key.clone(), came, context.clone(), suggested)
+        let question = AskedQuestion::read(key.clone(), came, context.clone(), suggested)
             .map_err(|why| BadServer::Question { key: super::error::short(&key).to_string(), why })?;
         questions.push(question);
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 /// ```
 /// use std::time::Duration;
 ///
-/// use rounds::client::Limits;
+/// use rounds::client::DriveLimits;
 ///
 /// let limits = Limits::default().with_rounds(3).with_question(Duration::from_secs(60));
 /// assert_eq!(limits.rounds, 3);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct DriveLimits {
     /// How many rounds: 10, as other clients have it. Those count in which the server asks nothing and wants to be called
     /// again, and those of a pending call before it was driven. It is looked at when the server asks: a pending call that has had more
     /// is answered once when it is driven.
@@ -27,14 +27,14 @@ pub struct Limits {
     pub longest: Duration,
 }
 
-impl Default for Limits {
+impl Default for DriveLimits {
     fn default() -> Self {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         Self { rounds: 10, total: minutes(5), question: minutes(15), longest: minutes(24 * 60) }
     }
 }
 
-impl Limits {
+impl DriveLimits {
     /// Sets [`rounds`](Self::rounds).
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;

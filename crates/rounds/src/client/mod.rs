@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use rmcp::{ServerHandler, ServiceExt, handler::server::router::tool::ToolRouter, object, tool, tool_handler, tool_router};
-//! use rounds::{Ask, FlowError, Rounds, client::{Answer, Call, Host, Pending, Question, Sent}};
+//! use rounds::{Ask, FlowError, Rounds, client::{UserAnswer, Call, Host, Pending, AskedQuestion, Sent}};
 //!
 //! struct Greeter { tool_router: ToolRouter<Self> }
 //!
@@ -63,7 +63,7 @@
 //!
 //! Nothing. Its state is carried and not looked at, and is given back to nobody else; a state or a set of
 //! questions that is too large is refused; what is no question is an error, with the server's fault in words
-//! ([`BadServer`]). Texts to be shown are the server's own: show who asks ([`Question::origin`]), take control characters
+//! ([`BadServer`]). Texts to be shown are the server's own: show who asks ([`AskedQuestion::origin`]), take control characters
 //! out, show a URL whole and do not open it unasked.
 //!
 //! rmcp reads questions before this module does, and keeps of a form's schema what the protocol knows. Where a server uses
@@ -86,15 +86,15 @@ mod responder;
 mod saved;
 mod server;
 
-pub use answer::{Answer, AnswerError};
+pub use answer::{AnswerError, UserAnswer};
 pub use call::{Call, Done, Sent};
-pub use drive::{DriveError, Outcome, Progress, Start, Stopped, drive};
+pub use drive::{DriveError, DriveOutcome, Progress, Start, Stopped, drive};
 pub use error::{BadServer, SendError};
 pub use field::{Choice, Field, FieldKind, TextFormat};
 pub use host::Host;
-pub use limits::Limits;
+pub use limits::DriveLimits;
 pub use pending::Pending;
-pub use question::Question;
+pub use question::AskedQuestion;
 pub use ready::{
     Concurrently, DefaultsOnly, NotAnswered, Observed, Only, Scripted, Unavailable, concurrently, defaults_only,
     observed, only, scripted, unavailable,

@@ -9,7 +9,9 @@ use std::{
 
 use rmcp::model::{InputResponses, JsonObject};
 
-use super::{Answer, AnswerError, Call, Field, Origin, Question, SendError, Sent, Server, leg::Leg, question::Context};
+use super::{
+    AnswerError, AskedQuestion, Call, Field, Origin, SendError, Sent, Server, UserAnswer, leg::Leg, question::Context,
+};
 use crate::shared::clock::Timestamp;
 
 /// A call that waits for answers.
@@ -44,9 +46,9 @@ use crate::shared::clock::Timestamp;
 pub struct Pending {
     pub(super) call: Call,
     pub(super) round: u32,
-    pub(super) questions: Vec<Question>,
+    pub(super) questions: Vec<AskedQuestion>,
     pub(super) state: Option<String>,
-    pub(super) answers: BTreeMap<String, Answer>,
+    pub(super) answers: BTreeMap<String, UserAnswer>,
     pub(super) context: Arc<Context>,
     pub(super) received_at: Timestamp,
 }
@@ -55,7 +57,7 @@ impl Pending {
     pub(super) fn new(
         call: Call,
         round: u32,
-        questions: Vec<Question>,
+        questions: Vec<AskedQuestion>,
         state: Option<String>,
         context: Arc<Context>,
         received_at: Timestamp,
@@ -74,12 +76,12 @@ impl Pending {
     }
 
     /// The questions, all of which have to be answered, in the order in which they are to be shown: that of asking, where the server says it.
-    pub fn questions(&self) -> &[Question] {
+    pub fn questions(&self) -> &[AskedQuestion] {
         &self.questions
     }
 
     /// The question of this key.
-    pub fn question(&self, key: &str) -> Option<&Question> {
+    pub fn question(&self, key: &str) -> Option<&AskedQuestion> {
         self.questions.iter().find(|question| question.key() == key)
     }
 
@@ -120,7 +122,7 @@ impl Pending {
     ///
     /// When nothing was asked under this key, the answer is of another kind, or it does not fit the form: then the error
     /// says which field is wrong and why. What was answered before stands.
-    pub fn answer(&mut self, key: &str, answer: Answer) -> Result<(), AnswerError> {
+    pub fn answer(&mut self, key: &str, answer: UserAnswer) -> Result<(), AnswerError> {
         let question = self.question(key).ok_or_else(|| AnswerError::NotAsked { key: key.to_owned() })?;
         let answer = question.check(answer)?;
         self.answers.insert(key.to_owned(), answer);
@@ -133,7 +135,7 @@ impl Pending {
     ///
     /// As [`answer`](Self::answer).
     pub fn accept(&mut self, key: &str, content: JsonObject) -> Result<(), AnswerError> {
-        self.answer(key, Answer::Form(content))
+        self.answer(key, UserAnswer::Form(content))
     }
 
     /// Declines a form or a page: somebody was shown it, and said no.
@@ -142,7 +144,7 @@ impl Pending {
     ///
     /// When nothing was asked under this key, or what was asked cannot be declined.
     pub fn decline(&mut self, key: &str) -> Result<(), AnswerError> {
-        self.answer(key, Answer::Decline)
+        self.answer(key, UserAnswer::Decline)
     }
 
     /// Cancels a form or a page: it was put away, or nobody was there to see it.
@@ -151,22 +153,22 @@ impl Pending {
     ///
     /// When nothing was asked under this key, or what was asked cannot be cancelled.
     pub fn cancel(&mut self, key: &str) -> Result<(), AnswerError> {
-        self.answer(key, Answer::Cancel)
+        self.answer(key, UserAnswer::Cancel)
     }
 
     /// Takes an answer back: the question is open again.
-    pub fn reopen(&mut self, key: &str) -> Option<Answer> {
+    pub fn reopen(&mut self, key: &str) -> Option<UserAnswer> {
         self.answers.remove(key)
     }
 
     /// What was answered to a question.
-    pub fn answered(&self, key: &str) -> Option<&Answer> {
+    pub fn answered(&self, key: &str) -> Option<&UserAnswer> {
         self.answers.get(key)
     }
 
     /// The keys of the questions without an answer.
     pub fn open(&self) -> Vec<&str> {
-        let keys = self.questions.iter().map(Question::key);
+        let keys = self.questions.iter().map(AskedQuestion::key);
         keys.filter(|key| !self.answers.contains_key(*key)).collect()
     }
 
@@ -203,7 +205,7 @@ impl Pending {
     pub fn start_over(&self) -> Call {
         let mut call = self.call.clone();
         for (key, answer) in &self.answers {
-            if let Answer::Form(content) = answer {
+            if let UserAnswer::Form(content) = answer {
                 call.suggestions.insert(key.clone(), content.clone());
             }
         }
@@ -228,7 +230,7 @@ impl fmt::Debug for Pending {
             .field("call", &self.call)
             .field("round", &self.round)
             .field("origin", self.origin())
-            .field("questions", &self.questions.iter().map(Question::key).collect::<Vec<_>>())
+            .field("questions", &self.questions.iter().map(AskedQuestion::key).collect::<Vec<_>>())
             .field("open", &self.open())
             .field("state_bytes", &self.state_bytes())
             .field("expires_at", &self.context.expires_at)

@@ -9,8 +9,8 @@ use std::{
 use rmcp::ErrorData;
 use tokio::sync::watch;
 
-use super::{Answer, BoxError, Question, Responder, error::short};
-use crate::shared::kind::Kind;
+use super::{AskedQuestion, BoxError, Responder, UserAnswer, error::short};
+use crate::shared::kind::QuestionKind;
 
 /// How many questions are being answered over a connection.
 pub(super) type Thinking = watch::Receiver<usize>;
@@ -19,7 +19,7 @@ pub(super) type Thinking = watch::Receiver<usize>;
 pub(super) const MAX_PUSHED: usize = 64;
 
 /// What the responder answers. A panic is an error: rmcp would leave the server waiting for an answer.
-pub(super) async fn answer<R: Responder>(responder: &R, question: Question) -> Result<Answer, BoxError> {
+pub(super) async fn answer<R: Responder>(responder: &R, question: AskedQuestion) -> Result<UserAnswer, BoxError> {
     let mut answer = Box::pin(async move { responder.answer(question).await });
     poll_fn(|context| {
         catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)))
@@ -29,10 +29,10 @@ pub(super) async fn answer<R: Responder>(responder: &R, question: Question) -> R
 }
 
 /// What is said when nobody answers in time: a timeout is a cancel, where there is one.
-pub(super) fn timed_out(question: &Question) -> Result<Answer, BoxError> {
+pub(super) fn timed_out(question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
     match question.kind() {
-        Kind::Form | Kind::Url => Ok(Answer::Cancel),
-        Kind::Sample | Kind::Roots => Err("nobody answered in time".into()),
+        QuestionKind::Form | QuestionKind::Url => Ok(UserAnswer::Cancel),
+        QuestionKind::Sample | QuestionKind::Roots => Err("nobody answered in time".into()),
     }
 }
 

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Answer, AnswerError, Field, Origin,
+    AnswerError, Field, Origin, UserAnswer,
     reply::{EXPIRES_IN, read_time},
 };
 use crate::shared::{
-    check::{Problem, check, check_form, required},
+    check::{InvalidAnswer, check, check_form, required},
     clock::Timestamp,
-    kind::Kind,
+    kind::QuestionKind,
     order::{ORDER, listed},
 };
 
@@ -35,7 +35,7 @@ const MAX_FORM_BYTES: usize = 256 << 10;
 
 /// A question, to be shown to somebody together with who asks. Clones are the same question.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct AskedQuestion {
     read: Arc<Read>,
     context: Arc<Context>,
 }
@@ -44,7 +44,7 @@ pub struct Question {
 #[derive(Debug)]
 struct Read {
     key: String,
-    asked: Asked,
+    asked: QuestionContent,
     came: Came,
     /// How the form was filled in before.
     suggested: Option<JsonObject>,
@@ -61,7 +61,7 @@ impl PartialEq for Read {
 
 /// What a question is about, by its kind.
 #[derive(Debug)]
-enum Asked {
+enum QuestionContent {
     Form { message: String },
     Url { message: String, url: String },
     Sample(Box<CreateMessageRequestParams>),
@@ -77,19 +77,19 @@ pub(super) struct Context {
     pub(super) pushed: bool,
 }
 
-impl Question {
+impl AskedQuestion {
     /// The key that its answer goes by. A question that a legacy server [pushed](Self::is_pushed) has none: it is empty.
     pub fn key(&self) -> &str {
         &self.read.key
     }
 
     /// What kind of answer it wants.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> QuestionKind {
         match self.read.asked {
-            Asked::Form { .. } => Kind::Form,
-            Asked::Url { .. } => Kind::Url,
-            Asked::Sample(_) => Kind::Sample,
-            Asked::Roots => Kind::Roots,
+            QuestionContent::Form { .. } => QuestionKind::Form,
+            QuestionContent::Url { .. } => QuestionKind::Url,
+            QuestionContent::Sample(_) => QuestionKind::Sample,
+            QuestionContent::Roots => QuestionKind::Roots,
         }
     }
 
@@ -97,16 +97,16 @@ impl Question {
     /// terminal takes control characters out.
     pub fn message(&self) -> &str {
         match &self.read.asked {
-            Asked::Form { message } | Asked::Url { message, .. } => message,
-            Asked::Sample(_) => "The server wants to use your model.",
-            Asked::Roots => "The server wants to know your roots.",
+            QuestionContent::Form { message } | QuestionContent::Url { message, .. } => message,
+            QuestionContent::Sample(_) => "The server wants to use your model.",
+            QuestionContent::Roots => "The server wants to know your roots.",
         }
     }
 
     /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
     /// only asks for consent.
     pub fn fields(&self) -> &[Field] {
-        let Read { asked: Asked::Form { .. }, came, suggested, fields, .. } = &*self.read else { return &[] };
+        let Read { asked: QuestionContent::Form { .. }, came, suggested, fields, .. } = &*self.read else { return &[] };
         fields.get_or_init(|| {
             let raw = came.raw();
             let read = |schema| Field::of_schema(schema, &raw.order, suggested.as_ref());
@@ -122,7 +122,7 @@ impl Question {
     /// The page to visit. Show it whole, and open it only when told to.
     pub fn url(&self) -> Option<&str> {
         match &self.read.asked {
-            Asked::Url { url, .. } => Some(url),
+            QuestionContent::Url { url, .. } => Some(url),
             _ => None,
         }
     }
@@ -130,7 +130,7 @@ impl Question {
     /// What the model is to be given.
     pub fn sample(&self) -> Option<&CreateMessageRequestParams> {
         match &self.read.asked {
-            Asked::Sample(params) => Some(params),
+            QuestionContent::Sample(params) => Some(params),
             _ => None,
         }
     }
@@ -165,14 +165,14 @@ impl Question {
     /// # Errors
     ///
     /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
-    pub fn check(&self, answer: Answer) -> Result<Answer, AnswerError> {
+    pub fn check(&self, answer: UserAnswer) -> Result<UserAnswer, AnswerError> {
         let Read { key, came, .. } = &*self.read;
         if !answer.fits(self.kind()) {
             return Err(AnswerError::OtherKind { key: key.clone(), wanted: self.kind() });
         }
-        let Answer::Form(content) = answer else { return Ok(answer) };
+        let UserAnswer::Form(content) = answer else { return Ok(answer) };
         let invalid = |problem| AnswerError::Invalid { key: key.clone(), problem };
-        came.checked(content).map(Answer::Form).map_err(invalid)
+        came.checked(content).map(UserAnswer::Form).map_err(invalid)
     }
 
     /// The form as it would be if nobody changed anything: suggestions, and defaults where there are none.
@@ -253,19 +253,19 @@ impl Came {
     }
 
     /// What it asks, or what is wrong with it.
-    fn asked(&self) -> Result<Asked, String> {
+    fn asked(&self) -> Result<QuestionContent, String> {
         match self {
             Self::Json(raw) => raw.asked(),
             Self::Form(form) => {
                 let ElicitationSchema { properties, required, .. } = &form.schema;
                 Field::check_names(properties.keys().chain(required.iter().flatten()).map(String::as_str))?;
-                Ok(Asked::Form { message: form.message.clone() })
+                Ok(QuestionContent::Form { message: form.message.clone() })
             }
         }
     }
 
     /// An answer to a form as it is to be sent, or what is wrong with it.
-    fn checked(&self, mut content: JsonObject) -> Result<JsonObject, Problem> {
+    fn checked(&self, mut content: JsonObject) -> Result<JsonObject, InvalidAnswer> {
         // What is required and not described is let through as it is.
         match self {
             Self::Json(raw) => {
@@ -368,19 +368,19 @@ impl RawQuestion {
     }
 
     /// What it asks, or what is wrong with it.
-    fn asked(&self) -> Result<Asked, String> {
+    fn asked(&self) -> Result<QuestionContent, String> {
         match self.method.as_str() {
             "elicitation/create" => self.elicitation(),
             "sampling/createMessage" => {
                 let params = CreateMessageRequestParams::deserialize(&self.params);
-                Ok(Asked::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?)))
+                Ok(QuestionContent::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?)))
             }
-            "roots/list" => Ok(Asked::Roots),
+            "roots/list" => Ok(QuestionContent::Roots),
             other => Err(format!("{:?} is no question", super::error::short(other))),
         }
     }
 
-    fn elicitation(&self) -> Result<Asked, String> {
+    fn elicitation(&self) -> Result<QuestionContent, String> {
         let text = |name: &str| self.params.get(name).and_then(Value::as_str).map(str::to_owned);
         let message = text("message").ok_or("it has no message")?;
         match self.params.get("mode").map(Value::as_str) {
@@ -390,9 +390,9 @@ impl RawQuestion {
                     return Err("its schema is not that of an object".to_owned());
                 }
                 Field::check_schema(schema)?;
-                Ok(Asked::Form { message })
+                Ok(QuestionContent::Form { message })
             }
-            Some(Some("url")) => Ok(Asked::Url { message, url: text("url").ok_or("it has no URL")? }),
+            Some(Some("url")) => Ok(QuestionContent::Url { message, url: text("url").ok_or("it has no URL")? }),
             Some(_) => Err("its mode is neither form nor url".to_owned()),
         }
     }
@@ -465,7 +465,7 @@ mod tests {
             assert_eq!((&raw.method, &raw.params), (method, params));
             assert_eq!(raw.params.get("_meta").is_some(), meta);
             assert_eq!(raw.order, ["to", "copies"], "which JSON does not keep");
-            assert!(matches!(read.asked(), Ok(Asked::Form { message }) if message == "To whom?"));
+            assert!(matches!(read.asked(), Ok(QuestionContent::Form { message }) if message == "To whom?"));
             let answer = |content: Value| read.checked(content.as_object().unwrap().clone());
             assert_eq!(answer(json!({"copies": 2})).unwrap_err().field(), Some("to"));
             assert!(answer(json!({"to": "ada@example.com", "other": 1})).is_ok_and(|kept| kept.len() == 1));

@@ -2,14 +2,14 @@
 
 use std::{collections::HashMap, fmt};
 
-use super::{Answer, BoxError, Origin, Progress, Question, Responder};
-use crate::shared::{clock::BoxFuture, kind::Kind};
+use super::{AskedQuestion, BoxError, Origin, Progress, Responder, UserAnswer};
+use crate::shared::{clock::BoxFuture, kind::QuestionKind};
 
 /// Answers from a table.
 ///
 /// ```
 /// use rmcp::object;
-/// use rounds::client::{Answer, scripted};
+/// use rounds::client::{UserAnswer, scripted};
 ///
 /// let responder = scripted()
 ///     .answer("units", Answer::Form(object!({"units": "metric"})))
@@ -48,18 +48,18 @@ pub fn observed<R: Responder, F: Fn(&Progress<'_>) + Send + Sync>(responder: R, 
 /// Answers from a table: see [`scripted`].
 #[derive(Debug, Clone, Default)]
 pub struct Scripted {
-    answers: HashMap<String, Answer>,
+    answers: HashMap<String, UserAnswer>,
 }
 
 impl Scripted {
     /// Gives this answer to the question of this key. The question of a legacy server has no key: then it is the question
     /// itself, in the server's words, or the name of its only field.
-    pub fn answer(mut self, question: impl Into<String>, answer: Answer) -> Self {
+    pub fn answer(mut self, question: impl Into<String>, answer: UserAnswer) -> Self {
         self.answers.insert(question.into(), answer);
         self
     }
 
-    fn find(&self, question: &Question) -> Option<&Answer> {
+    fn find(&self, question: &AskedQuestion) -> Option<&UserAnswer> {
         let field = match question.fields() {
             [field] if question.is_pushed() => Some(field.name.as_str()),
             _ => None,
@@ -70,12 +70,12 @@ impl Scripted {
 }
 
 impl Responder for Scripted {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         let answer = self.find(&question).cloned().ok_or(NotAnswered::NotScripted);
         Box::pin(std::future::ready(answer.map_err(Into::into)))
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.answers.values().any(|answer| answer.fits(kind))
     }
 }
@@ -85,20 +85,20 @@ impl Responder for Scripted {
 pub struct DefaultsOnly;
 
 impl Responder for DefaultsOnly {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         let default = |field: &super::Field| field.default.clone().map(|value| (field.name.clone(), value));
         let complete = question.fields().iter().all(|field| !field.required || field.default.is_some());
         // A form with nothing in it asks for consent, and that has no default.
-        let answer = if question.kind() == Kind::Form && complete && !question.fields().is_empty() {
-            Answer::Form(question.fields().iter().filter_map(default).collect())
+        let answer = if question.kind() == QuestionKind::Form && complete && !question.fields().is_empty() {
+            UserAnswer::Form(question.fields().iter().filter_map(default).collect())
         } else {
-            Answer::Cancel
+            UserAnswer::Cancel
         };
         Box::pin(std::future::ready(Ok(answer)))
     }
 
-    fn can(&self, kind: Kind) -> bool {
-        kind == Kind::Form
+    fn can(&self, kind: QuestionKind) -> bool {
+        kind == QuestionKind::Form
     }
 }
 
@@ -107,11 +107,11 @@ impl Responder for DefaultsOnly {
 pub struct Unavailable;
 
 impl Responder for Unavailable {
-    fn answer(&self, _question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, _question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         Box::pin(std::future::ready(Err(NotAnswered::Unavailable.into())))
     }
 
-    fn can(&self, _kind: Kind) -> bool {
+    fn can(&self, _kind: QuestionKind) -> bool {
         false
     }
 }
@@ -127,13 +127,13 @@ impl Responder for Unavailable {
 #[derive(Debug, Clone)]
 pub struct Only<R> {
     responder: R,
-    kinds: Option<Vec<Kind>>,
+    kinds: Option<Vec<QuestionKind>>,
     servers: Option<Vec<String>>,
 }
 
 impl<R: Responder> Only<R> {
     /// Answers questions of these kinds: also of kinds that a function would not be asked by itself.
-    pub fn kinds(mut self, kinds: impl IntoIterator<Item = Kind>) -> Self {
+    pub fn kinds(mut self, kinds: impl IntoIterator<Item = QuestionKind>) -> Self {
         self.kinds.get_or_insert_default().extend(kinds);
         self
     }
@@ -152,7 +152,7 @@ impl<R: Responder> Only<R> {
 }
 
 impl<R: Responder> Responder for Only<R> {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         if self.permits(question.origin()) && self.can(question.kind()) {
             self.responder.answer(question)
         } else {
@@ -160,7 +160,7 @@ impl<R: Responder> Responder for Only<R> {
         }
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.kinds.as_ref().map_or_else(|| self.responder.can(kind), |kinds| kinds.contains(&kind))
     }
 
@@ -178,11 +178,11 @@ impl<R: Responder> Responder for Only<R> {
 pub struct Concurrently<R>(R);
 
 impl<R: Responder> Responder for Concurrently<R> {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         self.0.answer(question)
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.0.can(kind)
     }
 
@@ -203,11 +203,11 @@ pub struct Observed<R, F> {
 }
 
 impl<R: Responder, F: Fn(&Progress<'_>) + Send + Sync> Responder for Observed<R, F> {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         self.responder.answer(question)
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.responder.can(kind)
     }
 

@@ -30,11 +30,11 @@ const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 pub(super) enum Reply {
     Done(Done),
     Task(Box<CreateTaskResult>),
-    Asks(Asks),
+    Asks(QuestionSet),
 }
 
 /// The questions of a round in the order in which to ask them, not yet looked at, and the state to come back with.
-pub(super) struct Asks {
+pub(super) struct QuestionSet {
     pub(super) questions: Vec<(String, Came)>,
     pub(super) state: Option<String>,
     pub(super) expires_in: Option<Duration>,
@@ -55,7 +55,7 @@ impl Reply {
             (Method::Resource, ServerResult::ReadResourceResult(result)) if complete(&result.result_type) => {
                 Ok(Self::Done(Done::Resource(result)))
             }
-            (_, ServerResult::InputRequiredResult(result)) => Asks::of_result(result).map(Self::Asks),
+            (_, ServerResult::InputRequiredResult(result)) => QuestionSet::of_result(result).map(Self::Asks),
             (_, other) => {
                 let json = serde_json::to_value(other).unwrap_or_default();
                 Self::of_json(method, json)
@@ -72,7 +72,7 @@ impl Reply {
             None => Done::of_json(method, result).map(Self::Done),
             Some(Value::String(name)) => match name.as_str() {
                 "complete" => Done::of_json(method, result).map(Self::Done),
-                "input_required" => Asks::of_json(result).map(Self::Asks),
+                "input_required" => QuestionSet::of_json(result).map(Self::Asks),
                 "task" if method == Method::Tool => match CreateTaskResult::deserialize(result) {
                     Ok(task) => Ok(Self::Task(Box::new(task))),
                     Err(_) => Err(wrong("it is no task")),
@@ -100,7 +100,7 @@ impl Done {
     }
 }
 
-impl Asks {
+impl QuestionSet {
     fn of_result(result: InputRequiredResult) -> Result<Self, BadServer> {
         let requests = result.input_requests.unwrap_or_default();
         let questions = requests.into_iter().map(|(key, request)| (key, Came::of_request(request)));

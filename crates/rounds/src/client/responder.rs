@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Progress, Question};
-use crate::shared::{clock::BoxFuture, kind::Kind};
+use super::{AskedQuestion, Progress, UserAnswer};
+use crate::shared::{clock::BoxFuture, kind::QuestionKind};
 
 /// An error of anybody's.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Answers questions: by asking a person, or in place of one.
 ///
-/// Every function from a [`Question`] to a future of an [`Answer`] is one, and answers forms and pages:
+/// Every function from a [`AskedQuestion`] to a future of an [`UserAnswer`] is one, and answers forms and pages:
 ///
 /// ```
 /// use std::convert::Infallible;
 ///
-/// use rounds::client::{Answer, Host, Question};
+/// use rounds::client::{UserAnswer, Host, AskedQuestion};
 ///
 /// async fn ask(question: Question) -> Result<Answer, Infallible> {
 ///     println!("{} asks: {}", question.origin(), question.message());
@@ -36,11 +36,11 @@ pub trait Responder: Send + Sync {
     /// # Errors
     ///
     /// Ends the call with this error as the source, and whatever was answered so far is kept.
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>>;
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>>;
 
     /// Whether it answers questions of this kind: by default forms and pages.
-    fn can(&self, kind: Kind) -> bool {
-        matches!(kind, Kind::Form | Kind::Url)
+    fn can(&self, kind: QuestionKind) -> bool {
+        matches!(kind, QuestionKind::Form | QuestionKind::Url)
     }
 
     /// Whether the questions of one round may be asked together. By default they are asked one after the other, as
@@ -56,22 +56,22 @@ pub trait Responder: Send + Sync {
 
 impl<F, Fut, E> Responder for F
 where
-    F: Fn(Question) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<Answer, E>> + Send + 'static,
+    F: Fn(AskedQuestion) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<UserAnswer, E>> + Send + 'static,
     E: Into<BoxError>,
 {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         let answer = self(question);
         Box::pin(async move { answer.await.map_err(Into::into) })
     }
 }
 
 impl<R: Responder + ?Sized> Responder for Arc<R> {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         (**self).answer(question)
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         (**self).can(kind)
     }
 

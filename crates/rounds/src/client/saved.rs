@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::Value;
 
 use super::{
-    Answer, AnswerError, Call, Origin, Pending, Question,
+    AnswerError, AskedQuestion, Call, Origin, Pending, UserAnswer,
     question::{Came, Context, RawQuestion},
 };
 use crate::shared::{clock::Timestamp, order::arrange};
@@ -103,7 +103,7 @@ struct Saved {
 
 impl Saved {
     fn of(pending: &Pending) -> Self {
-        let question = |question: &Question| {
+        let question = |question: &AskedQuestion| {
             let (key, raw) = question.to_raw();
             (key.to_owned(), raw.clone())
         };
@@ -128,15 +128,15 @@ impl Saved {
         let mut questions = Vec::with_capacity(self.questions.len());
         for (key, raw) in self.questions {
             let suggested = self.call.suggestions.get(&key);
-            let question = Question::read(key.clone(), Came::Json(raw), context.clone(), suggested);
+            let question = AskedQuestion::read(key.clone(), Came::Json(raw), context.clone(), suggested);
             questions.push(question.map_err(|why| LoadError::Question { key, why })?);
         }
-        arrange(&mut questions, self.order.iter().map(String::as_str), Question::key);
+        arrange(&mut questions, self.order.iter().map(String::as_str), AskedQuestion::key);
         let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
         for (key, wire) in self.answers {
-            let kind = pending.question(&key).map(Question::kind);
+            let kind = pending.question(&key).map(AskedQuestion::kind);
             let wanted = kind.ok_or_else(|| LoadError::Answer(AnswerError::NotAsked { key: key.clone() }))?;
-            let answer = Answer::from_wire(wanted, &wire);
+            let answer = UserAnswer::from_wire(wanted, &wire);
             let answer =
                 answer.ok_or_else(|| LoadError::Answer(AnswerError::OtherKind { key: key.clone(), wanted }))?;
             pending.answer(&key, answer).map_err(LoadError::Answer)?;

@@ -227,7 +227,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             ("round lifetime", !self.round_lifetime.is_zero()),
             ("flow deadline", !self.flow_deadline.is_zero()),
             ("limit of rounds", self.limits.rounds > 0),
-            ("limit of asks", self.limits.asks > 0),
+            ("limit of asks", self.limits.questions > 0),
             ("limit of token bytes", self.limits.token_bytes > 0),
             ("lease", !self.limits.lease.is_zero()),
             (

@@ -117,16 +117,16 @@ impl<H: ServerHandler> Rounds<H> {
 
     /// How many handlers wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs, and those in a call in
     /// flight whose question was pushed to a client of the legacy era.
-    pub fn waiting(&self) -> usize {
+    pub fn waiting_calls(&self) -> usize {
         self.core.frames.count()
     }
 
-    /// How many bytes the [handlers that wait](Self::waiting) take, as they count against [`Limits::frame_bytes`].
+    /// How many bytes the [handlers that wait](Self::waiting_calls) take, as they count against [`Limits::frame_bytes`].
     pub fn waiting_bytes(&self) -> usize {
         self.core.frames.bytes()
     }
 
-    /// For how long the oldest of the [handlers](Self::waiting) that are kept between legs has been waiting for its answer; none when none
+    /// For how long the oldest of the [handlers](Self::waiting_calls) that are kept between legs has been waiting for its answer; none when none
     /// is. Those whose question was pushed are in a call in flight, and do not count. It looks at each of them: ask as often as a
     /// dashboard does, not as often as a request comes.
     pub fn oldest_wait(&self) -> Option<Duration> {

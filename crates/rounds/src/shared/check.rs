@@ -19,14 +19,14 @@ const TOLD: usize = 300;
 
 /// What is wrong with an answer, in words for the person who gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct InvalidAnswer {
     field: Option<String>,
     why: String,
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for InvalidAnswer {}
 
-impl Problem {
+impl InvalidAnswer {
     pub(crate) fn whole(why: impl Into<String>) -> Self {
         Self { field: None, why: why.into() }
     }
@@ -47,7 +47,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for InvalidAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.field {
             Some(field) => write!(f, "`{field}` {}", self.why),
@@ -58,7 +58,7 @@ impl fmt::Display for Problem {
 
 /// Takes out of an answer what the flat schema of its form describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
-pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<JsonObject, Problem> {
+pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<JsonObject, InvalidAnswer> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let rules = properties.into_iter().flatten().map(|(name, field)| (name, |value| Rule::of(field).check(value)));
     has_all(content, required(schema))?;
@@ -93,7 +93,7 @@ impl Fields {
 
     /// Checks an answer. Integers that were spelled as floats come back as integers, and what the schema does not know is left
     /// out.
-    pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, Problem> {
+    pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, InvalidAnswer> {
         let rules = self.rules.iter().map(|(name, rule)| (name, |value| rule.check(value)));
         let content = object(content)?;
         has_all(content, self.required.iter().map(String::as_str))?;
@@ -103,7 +103,7 @@ impl Fields {
 
 /// Takes out of an answer what a form that rmcp has read describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
-pub(crate) fn check_form(form: &ElicitationSchema, content: &mut JsonObject) -> Result<JsonObject, Problem> {
+pub(crate) fn check_form(form: &ElicitationSchema, content: &mut JsonObject) -> Result<JsonObject, InvalidAnswer> {
     let required = form.required.iter().flatten().map(String::as_str);
     let rules = form.properties.iter().map(|(name, field)| (name, |value| check_read(field, value)));
     has_all(content, required)?;
@@ -124,9 +124,9 @@ fn check_read(field: &PrimitiveSchemaDefinition, value: Value) -> Result<Value, 
 }
 
 /// Whether an answer has all that is required.
-fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
+fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>) -> Result<(), InvalidAnswer> {
     match required.find(|name| content.get(*name).is_none_or(Value::is_null)) {
-        Some(name) => Err(Problem::of(name, "is missing")),
+        Some(name) => Err(InvalidAnswer::of(name, "is missing")),
         None => Ok(()),
     }
 }
@@ -135,13 +135,13 @@ fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>
 fn by_rules<'a>(
     rules: impl Iterator<Item = (&'a String, impl FnOnce(Value) -> Result<Value, String>)>,
     mut take: impl FnMut(&str) -> Option<(String, Value)>,
-) -> Result<JsonObject, Problem> {
+) -> Result<JsonObject, InvalidAnswer> {
     let mut checked = JsonObject::new();
     for (name, check) in rules {
         match take(name) {
             None | Some((_, Value::Null)) => {}
             Some((name, value)) => {
-                let value = check(value).map_err(|why| Problem::of(&name, why))?;
+                let value = check(value).map_err(|why| InvalidAnswer::of(&name, why))?;
                 checked.insert(name, value);
             }
         }
@@ -235,11 +235,11 @@ impl Rule {
     /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default, or is
     /// nullable.
     #[cfg(feature = "server")]
-    pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, Problem> {
+    pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, InvalidAnswer> {
         match value.filter(|value| !value.is_null() && !self.is_nothing(value)) {
-            Some(value) => self.check(value).map_err(|why| Problem::of(name, why)),
+            Some(value) => self.check(value).map_err(|why| InvalidAnswer::of(name, why)),
             None if self.nullable => Ok(self.default.clone().unwrap_or_default()),
-            None => self.default.clone().ok_or_else(|| Problem::of(name, "is missing")),
+            None => self.default.clone().ok_or_else(|| InvalidAnswer::of(name, "is missing")),
         }
     }
 
@@ -315,8 +315,8 @@ impl Bounds {
     }
 }
 
-pub(crate) fn object(content: &Value) -> Result<&JsonObject, Problem> {
-    content.as_object().ok_or_else(|| Problem::whole("the answer is not an object"))
+pub(crate) fn object(content: &Value) -> Result<&JsonObject, InvalidAnswer> {
+    content.as_object().ok_or_else(|| InvalidAnswer::whole("the answer is not an object"))
 }
 
 /// How large a number is. One beyond all doubles, which there is only where `serde_json` keeps numbers as they were written, is beyond all bounds.

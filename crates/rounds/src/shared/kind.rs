@@ -41,7 +41,7 @@ impl fmt::Display for Method {
 /// What kind of answer a question wants. On the wire an answer does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum QuestionKind {
     /// A form to fill in.
     Form,
     /// A page to visit.

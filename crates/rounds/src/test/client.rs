@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    Refusal,
+    observe::Refusal,
     shared::{
         kind::Era,
         order::{ORDER, arrange, listed},

@@ -13,7 +13,7 @@ use crate::shared::clock::BoxFuture;
 ///
 /// ```
 /// # use std::time::Duration;
-/// use rounds::{Clock as _, test::Clock};
+/// use rounds::{time::Clock as _, test::Clock};
 ///
 /// let clock = Clock::new();
 /// let before = clock.now();
@@ -91,7 +91,7 @@ impl Default for Clock {
     }
 }
 
-impl crate::Clock for Clock {
+impl crate::time::Clock for Clock {
     fn now(&self) -> SystemTime {
         self.inner().now
     }
@@ -123,7 +123,7 @@ mod tests {
     #[tokio::test]
     async fn a_sleep_whose_end_no_clock_can_show_does_not_end() {
         let clock = Clock::new();
-        let mut sleep = crate::Clock::sleep(&clock, Duration::MAX);
+        let mut sleep = crate::time::Clock::sleep(&clock, Duration::MAX);
         clock.advance(Duration::from_secs(1 << 40));
         assert!(poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx))).await.is_pending());
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use crate::{
-    FlowId, Refusal,
+    FlowId,
+    observe::Refusal,
     server::policy::observe::{Event, Observe, Outcome, Station},
     shared::kind::Method,
 };

@@ -5,10 +5,11 @@ use std::{mem, time::Duration};
 use rmcp::model::JsonObject;
 
 use crate::{
-    KeyRing, Refusal,
+    KeyRing,
+    observe::Refusal,
     server::seal::{
         Digest, FlowId,
-        envelope::{Asked, Binding, Envelope, Kept, Kind, Method, Resume, Span},
+        envelope::{Asked, Binding, Envelope, Kept, Method, QuestionKind, Resume, Span},
         ring::{DerivedRing, Purpose},
         token,
     },
@@ -46,7 +47,7 @@ impl Seal {
                 deadline: now + Duration::from_secs(3600),
             },
             binding: &self.binding,
-            asked: vec![Asked { key: "units", kind: Kind::Form }],
+            asked: vec![Asked { key: "units", kind: QuestionKind::Form }],
             resume: Resume::Handler(Kept { state: Some(mem::take(state)), ..Kept::default() }),
         };
         let mut nonce = token::Nonce::default();

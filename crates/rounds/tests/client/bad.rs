@@ -1,7 +1,7 @@
 //! Bad servers: whatever they say, it ends by itself, with a short error that says what is wrong.
 
 use rmcp::object;
-use rounds::client::{BadServer, Call, Host, Limits, Pending, SendError, Sent, Stopped, concurrently, drive};
+use rounds::client::{BadServer, Call, DriveLimits, Host, Pending, SendError, Sent, Stopped, concurrently, drive};
 use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, asks_units, knows_units, metric, said, soon, text, units_form};
@@ -224,7 +224,7 @@ async fn an_endless_asker_is_stopped_and_what_was_answered_is_kept() {
     })
     .await;
     let error =
-        soon(drive(&client, Call::tool("x", object!({})), &knows_units(), Limits::default())).await.unwrap_err();
+        soon(drive(&client, Call::tool("x", object!({})), &knows_units(), DriveLimits::default())).await.unwrap_err();
     assert_eq!(error.to_string(), "the server has not finished after 10 rounds");
     assert_eq!(raw.requests("tools/call").len(), 11);
     let pending = error.into_pending().unwrap();
@@ -264,7 +264,8 @@ async fn a_driven_call_that_loses_its_connection_keeps_what_was_answered() {
         )
         .await;
     let responder = concurrently(knows_units());
-    let error = soon(drive(&client, Call::tool("x", object!({})), &responder, Limits::default())).await.unwrap_err();
+    let error =
+        soon(drive(&client, Call::tool("x", object!({})), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Leg(SendError::Connection(_))), "{error}");
     assert_eq!(error.into_pending().unwrap().answered("units"), Some(&metric()));
 }

@@ -2,8 +2,9 @@
 
 use rmcp::{RoleServer, ServerHandler, model::*, object, service::RequestContext};
 use rounds::{
-    Ask, Era, FlowError, Method, Round, Rounds,
+    Ask, Era, FlowError, Round, Rounds,
     client::{Call, Done, Field, Host, Sent, Server},
+    observe::Method,
 };
 
 use crate::{Units, asked, connect, said, server, silent, units};
@@ -131,9 +132,9 @@ async fn who_asks_and_how_long_is_left_is_known() {
     assert_eq!(liar.to_string(), r#""bank\" at https://bank.example asks:\u{61c}" at https://example.com/mcp"#);
     assert_eq!(pending.origin(), &server.origin());
     let expires_at = pending.expires_at().expect("our servers say so");
-    let left = expires_at.duration_since(rounds::Clock::now(&clock)).unwrap();
+    let left = expires_at.duration_since(rounds::time::Clock::now(&clock)).unwrap();
     assert!(left.as_secs() >= 60 && left.as_secs() <= 3600, "{left:?}");
-    assert_eq!(pending.received_at(), rounds::Clock::now(&clock));
+    assert_eq!(pending.received_at(), rounds::time::Clock::now(&clock));
     // The test's clock is ahead of this machine's, so that there is time left by either.
     assert!(pending.expires_in().unwrap() > left);
     let fields: Vec<(&str, &Field)> = pending.fields().collect();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rmcp::object;
-use rounds::client::{Answer, Call, Sent};
+use rounds::client::{Call, Sent, UserAnswer};
 use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, asks_units, metric, said, soon, text, units_form};
@@ -80,7 +80,7 @@ async fn only_the_answers_of_the_last_round_are_sent() {
     let mut pending = asked(Call::tool("x", object!({})).send(&client).await.unwrap());
     pending.answer("first", metric()).unwrap();
     let mut pending = asked(pending.send(&client).await.unwrap());
-    pending.answer("second", Answer::Decline).unwrap();
+    pending.answer("second", UserAnswer::Decline).unwrap();
     assert_eq!(said(pending.send(&client).await.unwrap()), "done");
     let last = &raw.requests("tools/call")[2]["params"];
     assert_eq!(last["inputResponses"], json!({"second": {"action": "decline"}}));
@@ -270,10 +270,13 @@ async fn a_page_without_the_retired_id_can_be_asked_for() {
         .await;
         let mut pending = asked(Call::tool("x", object!({})).send(&client).await.unwrap());
         let page = pending.question("page").unwrap();
-        assert_eq!((page.kind(), page.url(), page.message()), (rounds::Kind::Url, Some(url), "Sign in, please"));
+        assert_eq!(
+            (page.kind(), page.url(), page.message()),
+            (rounds::observe::QuestionKind::Url, Some(url), "Sign in, please")
+        );
         assert!(pending.expires_in().is_some());
         assert!(pending.accept("page", object!({})).is_err(), "it is no form");
-        pending.answer("page", Answer::Visit).unwrap();
+        pending.answer("page", UserAnswer::Visit).unwrap();
         pending.answer("units", metric()).unwrap();
         assert_eq!(said(pending.send(&client).await.unwrap()), "done");
         assert_eq!(raw.requests("tools/call")[1]["params"]["inputResponses"]["page"], json!({"action": "accept"}));

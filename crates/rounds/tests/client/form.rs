@@ -2,8 +2,9 @@
 
 use rmcp::object;
 use rounds::{
-    Kind, Problem,
-    client::{Answer, AnswerError, Call, Choice, Field, FieldKind, Pending, TextFormat},
+    client::{AnswerError, Call, Choice, Field, FieldKind, Pending, TextFormat, UserAnswer},
+    form::InvalidAnswer,
+    observe::QuestionKind,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ async fn a_field_has_a_label_words_a_default_and_may_be_left_out() {
     }))
     .await;
     let question = pending.question("q").unwrap();
-    assert_eq!((question.kind(), question.message()), (Kind::Form, "Well?"));
+    assert_eq!((question.kind(), question.message()), (QuestionKind::Form, "Well?"));
     let name = question.field("name").unwrap();
     assert_eq!((name.label.as_str(), name.required), ("Your name", true));
     assert_eq!(name.description.as_deref(), Some("As on the passport"));
@@ -114,7 +115,7 @@ async fn what_is_not_known_keeps_its_schema_and_takes_any_json() {
         form(json!({"type": "object", "properties": {"o": {"type": "object"}}, "required": ["ghost"]})).await;
     assert!(matches!(pending.accept("q", object!({"o": {}})), Err(AnswerError::Invalid { .. })), "ghost is required");
     pending.accept("q", object!({"o": {"a": 1}, "ghost": [1]})).unwrap();
-    assert_eq!(pending.answered("q"), Some(&Answer::Form(object!({"o": {"a": 1}, "ghost": [1]}))));
+    assert_eq!(pending.answered("q"), Some(&UserAnswer::Form(object!({"o": {"a": 1}, "ghost": [1]}))));
 }
 
 #[tokio::test]
@@ -158,7 +159,7 @@ async fn a_wrong_answer_says_which_field_and_why_and_changes_nothing() {
     }))
     .await;
     pending.accept("q", object!({"seat": "aisle", "bags": 1.0, "unasked": true})).unwrap();
-    let right = Answer::Form(object!({"seat": "aisle", "bags": 1}));
+    let right = UserAnswer::Form(object!({"seat": "aisle", "bags": 1}));
     assert_eq!(pending.answered("q"), Some(&right), "whole, and without what nobody asked for");
     for (content, field, why) in [
         (object!({"bags": 1}), "seat", "`seat` is missing"),
@@ -179,7 +180,7 @@ async fn a_wrong_answer_says_which_field_and_why_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_somebody_typed_is_read_as_what_the_field_takes() {
-    let yes = |value: Value| Ok::<_, Problem>(value);
+    let yes = |value: Value| Ok::<_, InvalidAnswer>(value);
     let text = field(json!({"type": "string", "maxLength": 4})).await;
     assert_eq!(text.parse("42"), yes(json!("42")));
     assert!(text.parse("too long").is_err());

@@ -17,11 +17,12 @@ use rmcp::{
     service::NotificationContext,
 };
 use rounds::{
-    Ask, Era, FlowError, Kind,
+    Ask, Era, FlowError,
     client::{
-        Answer, BadServer, Call, Host, Limits, Outcome, Question, SendError, Server, defaults_only, drive, only,
-        scripted, unavailable,
+        AskedQuestion, BadServer, Call, DriveLimits, DriveOutcome, Host, SendError, Server, UserAnswer, defaults_only,
+        drive, only, scripted, unavailable,
     },
+    observe::QuestionKind,
     test::Clock,
 };
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ async fn pushed(host: Host<impl rounds::client::Responder + 'static>, requests: 
 
 #[tokio::test]
 async fn one_function_answers_the_servers_of_both_eras() {
-    async fn ask(question: Question) -> Result<Answer, std::convert::Infallible> {
+    async fn ask(question: AskedQuestion) -> Result<UserAnswer, std::convert::Infallible> {
         assert_eq!(question.message(), "Which units?");
         assert_eq!(question.fields()[0].name, "units");
         assert_eq!(question.is_pushed(), question.key().is_empty());
@@ -50,14 +51,14 @@ async fn one_function_answers_the_servers_of_both_eras() {
     ] {
         assert_eq!(Server::from(&client).era(), era);
         assert_eq!(Server::from(&client).origin().name.as_deref(), Some(name));
-        let outcome = soon(drive(&client, Call::tool("x", object!({})), &ask, Limits::default())).await.unwrap();
-        assert!(matches!(outcome, Outcome::Done(done) if done.text() == "Metric"));
+        let outcome = soon(drive(&client, Call::tool("x", object!({})), &ask, DriveLimits::default())).await.unwrap();
+        assert!(matches!(outcome, DriveOutcome::Done(done) if done.text() == "Metric"));
     }
 }
 
 #[tokio::test]
 async fn a_decline_reaches_a_legacy_server_as_one() {
-    let client = connect(old_server(units), Host::new(scripted().answer("Which units?", Answer::Decline))).await;
+    let client = connect(old_server(units), Host::new(scripted().answer("Which units?", UserAnswer::Decline))).await;
     let sent = soon(Call::tool("x", object!({})).send(&client)).await.unwrap();
     assert_eq!(said(sent), "The user declined: Which units?");
 }
@@ -77,15 +78,15 @@ async fn modern_only_does_not_fall_back() {
     let refused = soon(Host::new(knows_units()).modern_only().connect(ours)).await;
     assert!(refused.is_err());
     let client = connect(server(units), Host::new(knows_units()).modern_only()).await;
-    let outcome = drive(&client, Call::tool("x", object!({})), &knows_units(), Limits::default()).await.unwrap();
-    assert!(matches!(outcome, Outcome::Done(done) if done.text() == "Metric"));
+    let outcome = drive(&client, Call::tool("x", object!({})), &knows_units(), DriveLimits::default()).await.unwrap();
+    assert!(matches!(outcome, DriveOutcome::Done(done) if done.text() == "Metric"));
 }
 
 #[tokio::test]
 async fn modern_only_answers_no_push() {
     let shown = Arc::new(Mutex::new(0));
     let count = shown.clone();
-    let ask = move |_: Question| {
+    let ask = move |_: AskedQuestion| {
         *count.lock().unwrap() += 1;
         async { Ok::<_, String>(metric()) }
     };
@@ -112,9 +113,9 @@ async fn a_pushed_page_without_the_retired_id_is_answered() {
         }
         json!({"method": "elicitation/create", "params": params})
     };
-    let ask = |question: Question| async move {
+    let ask = |question: AskedQuestion| async move {
         assert_eq!(question.url(), Some("https://example.com/?a=b"));
-        Ok::<_, String>(Answer::Visit)
+        Ok::<_, String>(UserAnswer::Visit)
     };
     let answers = pushed(Host::new(ask), vec![page(None), page(Some("e-1"))]).await;
     assert_eq!(answers.len(), 2);
@@ -130,18 +131,19 @@ async fn pushed_samples_and_roots_are_answered_where_they_were_declared() {
         json!({"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 7}}),
         json!({"method": "roots/list"}),
     ];
-    let ask = |question: Question| async move {
+    let ask = |question: AskedQuestion| async move {
         Ok::<_, String>(match question.sample() {
             Some(params) => {
                 assert_eq!(params.max_tokens, 7);
                 let hello = CreateMessageResult::new(SamplingMessage::assistant_text("hello"), "m-1".to_owned());
-                Answer::Sample(Box::new(hello))
+                UserAnswer::Sample(Box::new(hello))
             }
-            None => Answer::Roots(ListRootsResult::default()),
+            None => UserAnswer::Roots(ListRootsResult::default()),
         })
     };
     let by_id = |answers: &[Value], id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap().clone();
-    let answers = pushed(Host::new(only(ask).kinds([Kind::Sample, Kind::Roots])), requests.clone()).await;
+    let answers =
+        pushed(Host::new(only(ask).kinds([QuestionKind::Sample, QuestionKind::Roots])), requests.clone()).await;
     assert_eq!(by_id(&answers, "push-0")["result"]["content"]["text"], "hello");
     assert_eq!(by_id(&answers, "push-1")["result"], json!({"roots": []}));
     for answer in pushed(Host::new(ask), requests).await {
@@ -193,10 +195,10 @@ async fn a_legacy_server_that_asks_by_its_result_is_refused() {
 
 #[tokio::test]
 async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
-    let kelvin = scripted().answer("units", Answer::Form(object!({"units": "kelvin"})));
+    let kelvin = scripted().answer("units", UserAnswer::Form(object!({"units": "kelvin"})));
     let answers = pushed(Host::new(kelvin), vec![units_form()]).await;
     assert!(answers[0]["error"]["message"].as_str().unwrap().contains("must be one of metric, imperial"));
-    let failing = |_: Question| async { Err::<Answer, _>("the terminal is gone") };
+    let failing = |_: AskedQuestion| async { Err::<UserAnswer, _>("the terminal is gone") };
     let answers = pushed(Host::new(failing), vec![units_form()]).await;
     assert_eq!(answers[0]["error"]["message"], "the question was not answered: the terminal is gone");
 }
@@ -204,7 +206,7 @@ async fn an_answer_to_a_push_is_checked_before_it_is_sent() {
 #[tokio::test]
 async fn a_push_that_nobody_answers_in_time_is_cancelled_and_not_declined() {
     let clock = Clock::new();
-    let never = |_: Question| std::future::pending::<Result<Answer, String>>();
+    let never = |_: AskedQuestion| std::future::pending::<Result<UserAnswer, String>>();
     let host = Host::new(never).with_clock(clock.clone()).with_question_timeout(Duration::from_secs(60));
     let time = async {
         clock.until_asleep(1).await;
@@ -216,11 +218,11 @@ async fn a_push_that_nobody_answers_in_time_is_cancelled_and_not_declined() {
 
 #[tokio::test]
 async fn a_responder_that_panics_leaves_no_server_waiting() {
-    let at_once = |_: Question| -> std::future::Ready<Result<Answer, String>> { panic!("no") };
-    async fn later(question: Question) -> Result<Answer, String> {
+    let at_once = |_: AskedQuestion| -> std::future::Ready<Result<UserAnswer, String>> { panic!("no") };
+    async fn later(question: AskedQuestion) -> Result<UserAnswer, String> {
         tokio::task::yield_now().await;
         assert!(question.fields().is_empty(), "no");
-        Ok(Answer::Cancel)
+        Ok(UserAnswer::Cancel)
     }
     let told = "the question was not answered: whoever was to answer it panicked";
     assert_eq!(pushed(Host::new(at_once), vec![units_form()]).await[0]["error"]["message"], told);
@@ -237,12 +239,12 @@ async fn a_push_that_is_withdrawn_is_no_longer_shown() {
     }
     let (shown, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (on_show, on_gone) = (shown.clone(), gone.clone());
-    let ask = move |_: Question| {
+    let ask = move |_: AskedQuestion| {
         let (on_show, shown) = (on_show.clone(), Shown(on_gone.clone()));
         async move {
             on_show.notify_one();
             let _shown = shown;
-            std::future::pending::<Result<Answer, String>>().await
+            std::future::pending::<Result<UserAnswer, String>>().await
         }
     };
     let select = |ask: Ask| async move {
@@ -267,7 +269,7 @@ async fn a_push_that_is_withdrawn_is_no_longer_shown() {
 async fn other_calls_go_on_while_somebody_thinks_about_a_push() {
     let (asked, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (on_ask, until) = (asked.clone(), told.clone());
-    let ask = move |_: Question| {
+    let ask = move |_: AskedQuestion| {
         let (on_ask, until) = (on_ask.clone(), until.clone());
         async move {
             on_ask.notify_one();
@@ -304,8 +306,8 @@ async fn questions_that_are_pushed_together_are_answered_together() {
         Ok::<_, FlowError>(format!("{:?} {:?}", one?, two?))
     };
     let table = scripted()
-        .answer("one", Answer::Form(object!({"one": "metric"})))
-        .answer("Two?", Answer::Form(object!({"two": "imperial"})));
+        .answer("one", UserAnswer::Form(object!({"one": "metric"})))
+        .answer("Two?", UserAnswer::Form(object!({"two": "imperial"})));
     let client = connect(old_server(both), Host::new(table)).await;
     assert_eq!(said(soon(Call::tool("x", object!({})).send(&client)).await.unwrap()), "Metric Imperial");
 }
@@ -314,7 +316,7 @@ async fn questions_that_are_pushed_together_are_answered_together() {
 async fn more_pushes_at_once_than_anybody_can_answer_are_refused() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let held = gate.clone();
-    let ask = move |_: Question| {
+    let ask = move |_: AskedQuestion| {
         let held = held.clone();
         async move {
             let _open = held.acquire().await;

@@ -6,7 +6,7 @@ use rmcp::{
 };
 use rounds::{
     Era,
-    client::{Call, Host, Limits, Outcome, Pending, Server, drive},
+    client::{Call, DriveLimits, DriveOutcome, Host, Pending, Server, drive},
 };
 
 use crate::{asked, knows_units, metric, said, server, soon, units};
@@ -33,8 +33,8 @@ async fn a_call_is_driven_over_http_in_either_era() {
     {
         let client = soon(host.at(address.as_str()).connect(to(&address))).await.unwrap();
         assert_eq!(Server::from(&client).era(), era);
-        let driven = drive(&client, Call::tool("x", object!({})), client.service().responder(), Limits::default());
-        let Outcome::Done(done) = soon(driven).await.unwrap() else { panic!("it ends") };
+        let driven = drive(&client, Call::tool("x", object!({})), client.service().responder(), DriveLimits::default());
+        let DriveOutcome::Done(done) = soon(driven).await.unwrap() else { panic!("it ends") };
         assert_eq!(done.text(), "Metric");
     }
 }

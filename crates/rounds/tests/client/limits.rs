@@ -13,8 +13,8 @@ use rmcp::object;
 use rounds::{
     Ask, FlowError,
     client::{
-        Answer, AnswerError, Call, Done, DriveError, Host, Limits, Outcome, Pending, Progress, Question, Responder,
-        SendError, Server, Stopped, concurrently, drive, observed,
+        AnswerError, AskedQuestion, Call, Done, DriveError, DriveLimits, DriveOutcome, Host, Pending, Progress,
+        Responder, SendError, Server, Stopped, UserAnswer, concurrently, drive, observed,
     },
     test::Clock,
 };
@@ -23,9 +23,9 @@ use tokio::sync::Notify;
 
 use crate::{Act, Raw, Units, asked, asks_units, connect, knows_units, metric, server, soon, text, units, units_form};
 
-fn done(outcome: Result<Outcome, DriveError>) -> String {
+fn done(outcome: Result<DriveOutcome, DriveError>) -> String {
     match outcome.unwrap() {
-        Outcome::Done(done) => done.text(),
+        DriveOutcome::Done(done) => done.text(),
         other => panic!("it became {other:?}"),
     }
 }
@@ -37,8 +37,8 @@ fn call() -> Call {
 #[tokio::test]
 async fn a_call_is_driven_to_its_end() {
     let client = connect(server(units), Host::new(knows_units())).await;
-    let outcome = soon(drive(&client, call(), client.service().responder(), Limits::default())).await;
-    assert!(matches!(&outcome, Ok(Outcome::Done(Done::Tool(_)))));
+    let outcome = soon(drive(&client, call(), client.service().responder(), DriveLimits::default())).await;
+    assert!(matches!(&outcome, Ok(DriveOutcome::Done(Done::Tool(_)))));
     assert_eq!(done(outcome), "Metric");
 }
 
@@ -50,7 +50,7 @@ async fn a_drive_may_be_a_task_of_its_own() {
         let client = client.clone();
         driven.spawn(async move {
             let responder: Arc<dyn Responder> = Arc::new(knows_units());
-            done(drive(&*client, call(), &responder, Limits::default()).await)
+            done(drive(&*client, call(), &responder, DriveLimits::default()).await)
         });
     }
     assert!(soon(driven.join_all()).await.iter().all(|text| text == "Metric"));
@@ -69,8 +69,8 @@ async fn a_pending_call_is_driven_on_and_asked_only_what_is_open() {
     let mut pending = asked(call().send(&client).await.unwrap());
     pending.accept("two", object!({"two": "imperial"})).unwrap();
     let pending = Pending::from_json(&pending.to_json()).unwrap();
-    let responder = rounds::client::scripted().answer("one", Answer::Form(object!({"one": "metric"})));
-    assert_eq!(done(soon(drive(&client, pending, &responder, Limits::default())).await), "Metric Imperial");
+    let responder = rounds::client::scripted().answer("one", UserAnswer::Form(object!({"one": "metric"})));
+    assert_eq!(done(soon(drive(&client, pending, &responder, DriveLimits::default())).await), "Metric Imperial");
 }
 
 #[tokio::test]
@@ -82,8 +82,8 @@ async fn a_task_ends_the_drive_as_a_task() {
         }))
     })
     .await;
-    let outcome = drive(&client, call(), &knows_units(), Limits::default()).await.unwrap();
-    assert!(matches!(outcome, Outcome::Task(task) if task.task.task_id == "t-1"));
+    let outcome = drive(&client, call(), &knows_units(), DriveLimits::default()).await.unwrap();
+    assert!(matches!(outcome, DriveOutcome::Task(task) if task.task.task_id == "t-1"));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_state_only_loop_is_paced_as_others_do_and_ends_after_ten_rounds() {
         }
     });
     let server = Server::from(&client).clock(clock.clone());
-    let limits = Limits::default();
+    let limits = DriveLimits::default();
     let mut driven = std::pin::pin!(drive(server, call(), &responder, limits));
     let error = soon(async {
         let mut waited = 0;
@@ -145,7 +145,7 @@ async fn a_server_that_takes_too_long_is_stopped_and_told() {
         )
         .await;
     let clock = Clock::new();
-    let limits = Limits::default().with_total(Duration::from_secs(30));
+    let limits = DriveLimits::default().with_total(Duration::from_secs(30));
     let server = Server::from(&client).clock(clock.clone());
     let responder = knows_units();
     let error = soon(async {
@@ -172,25 +172,25 @@ async fn a_server_that_takes_too_long_is_stopped_and_told() {
 #[derive(Clone, Default)]
 struct Person {
     asked: Arc<Notify>,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: Arc<Mutex<Vec<UserAnswer>>>,
     told: Arc<Notify>,
 }
 
 impl Person {
-    async fn think(self) -> Answer {
+    async fn think(self) -> UserAnswer {
         self.asked.notify_one();
         self.told.notified().await;
         self.answers.lock().unwrap().remove(0)
     }
 
-    fn say(&self, answer: Answer) {
+    fn say(&self, answer: UserAnswer) {
         self.answers.lock().unwrap().push(answer);
         self.told.notify_one();
     }
 
     fn responder(&self) -> impl Responder + 'static {
         let person = self.clone();
-        move |_: Question| {
+        move |_: AskedQuestion| {
             let person = person.clone();
             async move { Ok::<_, io::Error>(person.think().await) }
         }
@@ -207,7 +207,7 @@ async fn the_clock_stands_still_while_a_person_thinks() {
         )
         .await;
     let (clock, person) = (Clock::new(), Person::default());
-    let limits = Limits::default().with_total(Duration::from_secs(1)).with_question(Duration::from_secs(3600));
+    let limits = DriveLimits::default().with_total(Duration::from_secs(1)).with_question(Duration::from_secs(3600));
     let server = Server::from(&client).clock(clock.clone());
     let responder = person.responder();
     let driven = drive(server, call(), &responder, limits);
@@ -225,7 +225,7 @@ async fn the_clock_stands_still_while_a_person_thinks_about_what_a_legacy_server
     let (clock, person) = (Clock::new(), Person::default());
     let host = Host::new(person.responder()).with_clock(clock.clone()).with_question_timeout(Duration::from_secs(3600));
     let (_raw, client) = Raw::legacy(host, |_| Act::Push(vec![units_form()])).await;
-    let limits = Limits::default().with_total(Duration::from_secs(1));
+    let limits = DriveLimits::default().with_total(Duration::from_secs(1));
     let responder = client.service().responder().clone();
     let driven = drive(&client, call(), &responder, limits);
     let thinking = async {
@@ -251,7 +251,7 @@ async fn a_question_that_nobody_answers_in_time_is_cancelled_and_not_declined() 
     let (clock, person) = (Clock::new(), Person::default());
     let server = Server::from(&client).clock(clock.clone());
     let responder = person.responder();
-    let driven = drive(server, call(), &responder, Limits::default().with_question(Duration::from_secs(60)));
+    let driven = drive(server, call(), &responder, DriveLimits::default().with_question(Duration::from_secs(60)));
     let time = async {
         person.asked.notified().await;
         // Asleep: the whole, and the question.
@@ -273,19 +273,19 @@ async fn a_sample_that_nobody_gives_in_time_ends_the_call_with_what_there_is() {
     let clock = Clock::new();
     let asked = Arc::new(Notify::new());
     let told = asked.clone();
-    let responder = rounds::client::only(move |question: Question| {
+    let responder = rounds::client::only(move |question: AskedQuestion| {
         let told = told.clone();
         async move {
-            if question.kind() == rounds::Kind::Form {
+            if question.kind() == rounds::observe::QuestionKind::Form {
                 return Ok::<_, io::Error>(metric());
             }
             told.notify_one();
             std::future::pending().await
         }
     })
-    .kinds([rounds::Kind::Form, rounds::Kind::Roots]);
+    .kinds([rounds::observe::QuestionKind::Form, rounds::observe::QuestionKind::Roots]);
     let server = Server::from(&client).clock(clock.clone());
-    let driven = drive(server, call(), &responder, Limits::default().with_question(Duration::from_secs(60)));
+    let driven = drive(server, call(), &responder, DriveLimits::default().with_question(Duration::from_secs(60)));
     let time = async {
         asked.notified().await;
         clock.until_asleep(2).await;
@@ -304,7 +304,7 @@ async fn the_whole_has_an_end_even_if_everybody_thinks_forever() {
     let server = Server::from(&client).clock(clock.clone());
     let responder = person.responder();
     let hour = Duration::from_secs(3600);
-    let driven = drive(server, call(), &responder, Limits::default().with_longest(hour).with_question(2 * hour));
+    let driven = drive(server, call(), &responder, DriveLimits::default().with_longest(hour).with_question(2 * hour));
     let time = async {
         person.asked.notified().await;
         clock.advance(hour);
@@ -321,11 +321,11 @@ async fn a_leg_for_which_no_time_is_left_is_not_sent_and_its_answers_stay_good()
     let (raw, client) = Raw::modern(|_| asks_units("s")).await;
     let clock = Clock::new();
     let server = Server::from(&client).clock(clock.clone());
-    let responder = |_: Question| {
-        clock.advance(Limits::default().longest);
+    let responder = |_: AskedQuestion| {
+        clock.advance(DriveLimits::default().longest);
         std::future::ready(Ok::<_, io::Error>(metric()))
     };
-    let error = soon(drive(server, call(), &responder, Limits::default())).await.unwrap_err();
+    let error = soon(drive(server, call(), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Longest { .. }), "{error}");
     assert_eq!(error.pending().unwrap().answered("units"), Some(&metric()));
     // What is sent now would come after it.
@@ -348,7 +348,7 @@ fn two_at_once() -> impl FnMut(&serde_json::Value) -> Act + Send + 'static {
 /// How many questions were open at once, at most.
 fn crowd(most: &Arc<AtomicUsize>) -> impl Responder + 'static {
     let (most, now) = (most.clone(), Arc::new(AtomicUsize::new(0)));
-    move |_: Question| {
+    move |_: AskedQuestion| {
         let (most, now) = (most.clone(), now.clone());
         async move {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -367,9 +367,9 @@ async fn questions_of_a_round_come_one_after_the_other_or_together_as_the_respon
         let (_raw, client) = Raw::modern(two_at_once()).await;
         let most = Arc::new(AtomicUsize::new(0));
         let outcome = if together {
-            soon(drive(&client, call(), &concurrently(crowd(&most)), Limits::default())).await
+            soon(drive(&client, call(), &concurrently(crowd(&most)), DriveLimits::default())).await
         } else {
-            soon(drive(&client, call(), &crowd(&most), Limits::default())).await
+            soon(drive(&client, call(), &crowd(&most), DriveLimits::default())).await
         };
         assert_eq!(done(outcome), "done");
         assert_eq!(most.load(Ordering::SeqCst), if together { 2 } else { 1 });
@@ -385,11 +385,11 @@ async fn a_failing_responder_ends_the_call_with_its_own_error_and_what_was_answe
     for together in [false, true] {
         let (raw, client) = Raw::modern(two_at_once()).await;
         let responder =
-            |question: Question| async move { if question.key() == "a" { Ok(metric()) } else { Err(Gone) } };
+            |question: AskedQuestion| async move { if question.key() == "a" { Ok(metric()) } else { Err(Gone) } };
         let error = if together {
-            soon(drive(&client, call(), &concurrently(responder), Limits::default())).await.unwrap_err()
+            soon(drive(&client, call(), &concurrently(responder), DriveLimits::default())).await.unwrap_err()
         } else {
-            soon(drive(&client, call(), &responder, Limits::default())).await.unwrap_err()
+            soon(drive(&client, call(), &responder, DriveLimits::default())).await.unwrap_err()
         };
         assert_eq!(error.to_string(), "\"b\" could not be answered");
         let source = std::error::Error::source(&error).unwrap();
@@ -403,8 +403,8 @@ async fn a_failing_responder_ends_the_call_with_its_own_error_and_what_was_answe
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_not_sent() {
     let (raw, client) = Raw::modern(|_| asks_units("s")).await;
-    let responder = |_: Question| async { Ok::<_, Gone>(Answer::Form(object!({"units": "kelvin"}))) };
-    let error = soon(drive(&client, call(), &responder, Limits::default())).await.unwrap_err();
+    let responder = |_: AskedQuestion| async { Ok::<_, Gone>(UserAnswer::Form(object!({"units": "kelvin"}))) };
+    let error = soon(drive(&client, call(), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Answer(AnswerError::Invalid { .. })), "{error:?}");
     assert_eq!(raw.requests("tools/call").len(), 1);
 }
@@ -416,8 +416,9 @@ async fn a_question_of_a_kind_that_was_not_declared_is_not_shown_to_anybody() {
         Act::Result(json!({"resultType": "input_required", "inputRequests": asks, "requestState": "s"}))
     })
     .await;
-    let responder = |_: Question| -> std::future::Ready<Result<Answer, Gone>> { panic!("nobody is to be asked") };
-    let error = soon(drive(&client, call(), &responder, Limits::default())).await.unwrap_err();
+    let responder =
+        |_: AskedQuestion| -> std::future::Ready<Result<UserAnswer, Gone>> { panic!("nobody is to be asked") };
+    let error = soon(drive(&client, call(), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::CannotAnswer { key, .. } if key == "roots"), "{error}");
     assert_eq!(raw.requests("tools/call").len(), 1);
 }
@@ -431,11 +432,11 @@ async fn other_calls_of_the_same_client_are_not_held_up_while_somebody_thinks() 
     .await;
     let person = Person::default();
     let responder = person.responder();
-    let slow = drive(&client, Call::tool("slow", object!({})), &responder, Limits::default());
+    let slow = drive(&client, Call::tool("slow", object!({})), &responder, DriveLimits::default());
     let meanwhile = async {
         person.asked.notified().await;
         for _ in 0..3 {
-            let quick = drive(&client, Call::tool("quick", object!({})), &responder, Limits::default()).await;
+            let quick = drive(&client, Call::tool("quick", object!({})), &responder, DriveLimits::default()).await;
             assert_eq!(done(quick), "done");
         }
         person.say(metric());
@@ -459,7 +460,7 @@ async fn the_progress_of_every_round_can_be_observed() {
             other => format!("{other:?}"),
         });
     });
-    done(soon(drive(&client, call(), &responder, Limits::default())).await);
+    done(soon(drive(&client, call(), &responder, DriveLimits::default())).await);
     assert_eq!(
         *seen.lock().unwrap(),
         [
@@ -475,7 +476,7 @@ async fn a_call_that_is_resumed_elsewhere_is_not_driven_to_another_server() {
     let (_raw, client) = Raw::named("bank", Host::new(knows_units()), |_| asks_units("s")).await;
     let (thief, other) = Raw::named("thief", Host::new(knows_units()), |_| text("thanks")).await;
     let pending = asked(call().send(&client).await.unwrap());
-    let error = drive(&other, pending, &knows_units(), Limits::default()).await.unwrap_err();
+    let error = drive(&other, pending, &knows_units(), DriveLimits::default()).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Leg(SendError::OtherServer { .. })));
     assert!(thief.requests("tools/call").is_empty());
 }
@@ -485,7 +486,7 @@ async fn dropping_the_drive_stops_it() {
     let (raw, client) = Raw::modern(|_| Act::Hang).await;
     let responder = knows_units();
     tokio::select! {
-        _ = drive(&client, call(), &responder, Limits::default()) => panic!("nothing comes"),
+        _ = drive(&client, call(), &responder, DriveLimits::default()) => panic!("nothing comes"),
         _ = raw.heard("tools/call") => {}
     }
     raw.heard("notifications/cancelled").await;

@@ -33,7 +33,7 @@ use rmcp::{
 };
 use rounds::{
     Ask, FlowError, Rounds,
-    client::{Answer, Host, Pending, Responder, Scripted, Sent, only, scripted},
+    client::{Host, Pending, Responder, Scripted, Sent, UserAnswer, only, scripted},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// A responder that may be asked anything and knows nothing, for tests that answer by hand.
 fn silent() -> impl Responder + 'static {
-    use rounds::Kind::{Form, Roots, Sample, Url};
+    use rounds::observe::QuestionKind::{Form, Roots, Sample, Url};
     only(scripted()).kinds([Form, Url, Sample, Roots])
 }
 
@@ -208,8 +208,8 @@ fn text(text: &str) -> Act {
     Act::Result(json!({"resultType": "complete", "content": [{"type": "text", "text": text}]}))
 }
 
-fn metric() -> Answer {
-    Answer::Form(rmcp::object!({"units": "metric"}))
+fn metric() -> UserAnswer {
+    UserAnswer::Form(rmcp::object!({"units": "metric"}))
 }
 
 fn knows_units() -> Scripted {

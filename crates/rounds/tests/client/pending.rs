@@ -9,8 +9,8 @@ use rmcp::{
     object,
 };
 use rounds::{
-    Kind,
-    client::{Answer, AnswerError, Call, Host, Pending, SendError, Server},
+    client::{AnswerError, Call, Host, Pending, SendError, Server, UserAnswer},
+    observe::QuestionKind,
     test::Clock,
 };
 use serde_json::{Value, json};
@@ -41,9 +41,9 @@ async fn what_was_not_asked_or_is_of_another_kind_is_not_an_answer() {
     let mut pending = asked(Call::tool("x", object!({})).send(&client).await.unwrap());
     let error = pending.answer("ghost", metric()).unwrap_err();
     assert_eq!(error, AnswerError::NotAsked { key: "ghost".to_owned() });
-    for answer in [Answer::Visit, Answer::Roots(ListRootsResult::default())] {
+    for answer in [UserAnswer::Visit, UserAnswer::Roots(ListRootsResult::default())] {
         let error = pending.answer("units", answer).unwrap_err();
-        assert_eq!(error, AnswerError::OtherKind { key: "units".to_owned(), wanted: Kind::Form });
+        assert_eq!(error, AnswerError::OtherKind { key: "units".to_owned(), wanted: QuestionKind::Form });
         assert_eq!(error.to_string(), "\"units\" wants a form");
     }
 }
@@ -64,14 +64,14 @@ async fn samples_and_roots_are_asked_for_and_cannot_be_declined() {
     .await;
     let mut pending = asked(Call::tool("x", object!({})).send(&client).await.unwrap());
     let sample = pending.question("sample").unwrap();
-    assert_eq!((sample.kind(), sample.sample().unwrap().max_tokens), (Kind::Sample, 7));
-    assert_eq!(pending.question("roots").unwrap().kind(), Kind::Roots);
+    assert_eq!((sample.kind(), sample.sample().unwrap().max_tokens), (QuestionKind::Sample, 7));
+    assert_eq!(pending.question("roots").unwrap().kind(), QuestionKind::Roots);
     for key in ["sample", "roots"] {
         assert!(pending.decline(key).is_err() && pending.cancel(key).is_err());
     }
     let hello = CreateMessageResult::new(SamplingMessage::assistant_text("hello"), "m-1".to_owned());
-    pending.answer("sample", Answer::Sample(Box::new(hello))).unwrap();
-    pending.answer("roots", Answer::Roots(ListRootsResult::default())).unwrap();
+    pending.answer("sample", UserAnswer::Sample(Box::new(hello))).unwrap();
+    pending.answer("roots", UserAnswer::Roots(ListRootsResult::default())).unwrap();
     let pending = Pending::from_json(&pending.to_json()).unwrap();
     assert_eq!(said(pending.send(&client).await.unwrap()), "done");
     let responses = &raw.requests("tools/call")[1]["params"]["inputResponses"];
@@ -113,7 +113,7 @@ async fn how_long_is_left_counts_from_when_the_question_came_also_after_it_was_s
     let server = Server::from(&client).clock(clock.clone());
     clock.advance(Duration::from_secs(1000));
     let pending = asked(Call::tool("x", object!({})).send(server).await.unwrap());
-    let now = rounds::Clock::now(&clock);
+    let now = rounds::time::Clock::now(&clock);
     assert_eq!(pending.expires_at(), Some(now + Duration::from_secs(90)));
     let saved = Pending::from_json(&pending.to_json()).unwrap();
     assert_eq!((saved.expires_at(), saved.received_at()), (pending.expires_at(), now));

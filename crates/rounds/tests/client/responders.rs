@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use rmcp::{ClientHandler, object};
 use rounds::{
-    BoxFuture, Kind,
     client::{
-        Answer, BoxError, Call, Host, Limits, NotAnswered, Outcome, Question, Responder, Server, Stopped, concurrently,
-        defaults_only, drive, observed, only, scripted, unavailable,
+        AskedQuestion, BoxError, Call, DriveLimits, DriveOutcome, Host, NotAnswered, Responder, Server, Stopped,
+        UserAnswer, concurrently, defaults_only, drive, observed, only, scripted, unavailable,
     },
+    observe::QuestionKind,
+    time::BoxFuture,
 };
 use serde_json::{Value, json};
 
 use crate::{Act, Raw, asks_units, knows_units, metric, soon, text, units_form};
 
-const KINDS: [Kind; 4] = [Kind::Form, Kind::Url, Kind::Sample, Kind::Roots];
+const KINDS: [QuestionKind; 4] = [QuestionKind::Form, QuestionKind::Url, QuestionKind::Sample, QuestionKind::Roots];
 
-fn can(responder: &dyn Responder) -> Vec<Kind> {
+fn can(responder: &dyn Responder) -> Vec<QuestionKind> {
     KINDS.into_iter().filter(|kind| responder.can(*kind)).collect()
 }
 
@@ -29,9 +30,9 @@ async fn answers<R: Responder>(asks: Value, responder: R) -> Result<Value, Stopp
         Act::Result(json!({"resultType": "input_required", "inputRequests": asks, "requestState": "s"}))
     })
     .await;
-    let driven = soon(drive(&client, Call::tool("x", object!({})), &responder, Limits::default())).await;
+    let driven = soon(drive(&client, Call::tool("x", object!({})), &responder, DriveLimits::default())).await;
     match driven {
-        Ok(Outcome::Done(_)) => Ok(raw.requests("tools/call")[1]["params"]["inputResponses"].clone()),
+        Ok(DriveOutcome::Done(_)) => Ok(raw.requests("tools/call")[1]["params"]["inputResponses"].clone()),
         Ok(other) => panic!("{other:?}"),
         Err(error) => {
             assert_eq!(raw.requests("tools/call").len(), 1, "nothing was sent");
@@ -64,24 +65,24 @@ fn form(schema: Value) -> Value {
 
 #[tokio::test]
 async fn every_way_to_write_a_function_is_a_responder() {
-    async fn function(_: Question) -> Result<Answer, std::convert::Infallible> {
+    async fn function(_: AskedQuestion) -> Result<UserAnswer, std::convert::Infallible> {
         Ok(metric())
     }
     let known = Arc::new(metric());
-    let capturing = move |question: Question| {
+    let capturing = move |question: AskedQuestion| {
         let known = known.clone();
         async move { if question.key() == "units" { Ok((*known).clone()) } else { Err("what?") } }
     };
     struct Written;
     impl Responder for Written {
-        fn answer(&self, _question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+        fn answer(&self, _question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
             Box::pin(async { Ok(metric()) })
         }
     }
     let expected = json!({"units": {"action": "accept", "content": {"units": "metric"}}});
     let asks = json!({"units": units_form()});
     assert_eq!(answers(asks.clone(), function).await.unwrap(), expected);
-    assert_eq!(answers(asks.clone(), async |_: Question| Ok::<_, String>(metric())).await.unwrap(), expected);
+    assert_eq!(answers(asks.clone(), async |_: AskedQuestion| Ok::<_, String>(metric())).await.unwrap(), expected);
     assert_eq!(answers(asks.clone(), capturing).await.unwrap(), expected);
     assert_eq!(answers(asks.clone(), Written).await.unwrap(), expected);
     let shared: Arc<dyn Responder> = Arc::new(function);
@@ -90,7 +91,8 @@ async fn every_way_to_write_a_function_is_a_responder() {
 
 #[tokio::test]
 async fn a_table_answers_by_key_or_by_the_servers_words() {
-    let table = scripted().answer("units", metric()).answer("Well?", Answer::Decline).answer("page", Answer::Visit);
+    let table =
+        scripted().answer("units", metric()).answer("Well?", UserAnswer::Decline).answer("page", UserAnswer::Visit);
     let asks = json!({"units": units_form(), "page": page(), "other": form(json!({"type": "object"}))});
     let sent = answers(asks, table).await.unwrap();
     assert_eq!(sent["units"]["content"], json!({"units": "metric"}));
@@ -112,7 +114,7 @@ async fn defaults_are_given_where_there_are_all_and_the_rest_is_cancelled() {
     assert_eq!(sent["all"], json!({"action": "accept", "content": {"a": 3, "c": true}}));
     assert_eq!((&sent["some"], &sent["consent"]), (&json!({"action": "cancel"}), &json!({"action": "cancel"})));
     let page = answers(json!({"page": page()}), defaults_only()).await.unwrap_err();
-    assert!(matches!(page, Stopped::CannotAnswer { kind: Kind::Url, .. }), "it declared no pages");
+    assert!(matches!(page, Stopped::CannotAnswer { kind: QuestionKind::Url, .. }), "it declared no pages");
 }
 
 #[tokio::test]
@@ -132,8 +134,8 @@ async fn a_list_permits_kinds_and_servers_and_refuses_the_rest_without_a_no() {
     let stopped = answers(asks.clone(), only(knows_units()).server("other")).await.unwrap_err();
     let Stopped::Responder { source, .. } = stopped else { panic!("{stopped}") };
     assert_eq!(source.downcast_ref(), Some(&NotAnswered::NotAllowed));
-    let stopped = answers(asks, only(knows_units()).kinds([Kind::Url])).await.unwrap_err();
-    assert!(matches!(stopped, Stopped::CannotAnswer { kind: Kind::Form, .. }));
+    let stopped = answers(asks, only(knows_units()).kinds([QuestionKind::Url])).await.unwrap_err();
+    assert!(matches!(stopped, Stopped::CannotAnswer { kind: QuestionKind::Form, .. }));
 }
 
 #[tokio::test]
@@ -148,14 +150,14 @@ async fn a_server_with_an_address_is_permitted_by_its_address_and_not_by_its_nam
             .await;
         let server = Server::from(&client).at("https://raw.example");
         let responder = only(knows_units()).server(permitted);
-        let driven = drive(server, Call::tool("x", object!({})), &responder, Limits::default()).await;
+        let driven = drive(server, Call::tool("x", object!({})), &responder, DriveLimits::default()).await;
         assert_eq!(driven.is_ok(), answered, "{permitted}");
     }
 }
 
 #[test]
 fn what_a_responder_can_do_is_what_is_declared() {
-    let ask = |_: Question| async { Ok::<_, String>(Answer::Cancel) };
+    let ask = |_: AskedQuestion| async { Ok::<_, String>(UserAnswer::Cancel) };
     let declared = |host: &dyn Fn() -> Value| host();
     let of = |capabilities: rmcp::model::ClientCapabilities| serde_json::to_value(capabilities).unwrap();
     assert_eq!(
@@ -164,11 +166,11 @@ fn what_a_responder_can_do_is_what_is_declared() {
     );
     assert_eq!(of(Host::new(knows_units()).get_info().capabilities), json!({"elicitation": {"form": {}}}));
     assert_eq!(of(Host::new(defaults_only()).get_info().capabilities), json!({"elicitation": {"form": {}}}));
-    let pages = scripted().answer("page", Answer::Visit);
+    let pages = scripted().answer("page", UserAnswer::Visit);
     assert_eq!(of(Host::new(pages).get_info().capabilities), json!({"elicitation": {"url": {}}}));
     let all = Host::new(only(ask).kinds(KINDS)).get_info().capabilities;
     assert_eq!(of(all), json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}));
-    let wrapped = concurrently(observed(only(ask).kinds([Kind::Roots]), |_: &_| {}));
-    assert_eq!(can(&wrapped), [Kind::Roots]);
+    let wrapped = concurrently(observed(only(ask).kinds([QuestionKind::Roots]), |_: &_| {}));
+    assert_eq!(can(&wrapped), [QuestionKind::Roots]);
     assert!(wrapped.is_concurrent() && !observed(ask, |_: &_| {}).is_concurrent());
 }

@@ -1,7 +1,7 @@
 //! A token belongs to the request that it was made for: same method, same target, same arguments, same service.
 
 use crate::common::{Desk, Stage, ring, shop, small};
-use rounds::{Refusal, RoundsBuilder, test::Retry};
+use rounds::{RoundsBuilder, observe::Refusal, test::Retry};
 use serde_json::{Value, json};
 
 fn parsed(text: &str) -> Value {

@@ -5,7 +5,7 @@ use rmcp::{
     ErrorData,
     model::{ClientCapabilities, ElicitationCapability, ErrorCode},
 };
-use rounds::{FlowError, Refusal};
+use rounds::{FlowError, observe::Refusal};
 use serde_json::json;
 
 /// What the library's own errors look like on the wire, made by a handler.

@@ -1,10 +1,7 @@
 //! One event for each station of a leg, and one end for each leg.
 
 use crate::common::{Desk, Stage, shop, small};
-use rounds::{
-    Method, Refusal,
-    observe::{Outcome, Station},
-};
+use rounds::observe::{Method, Outcome, Refusal, Station};
 use serde_json::json;
 
 fn asked(stage: &Stage) -> Station {

@@ -125,7 +125,7 @@ async fn a_failure_keeps_its_kind_its_words_and_its_data() {
                 };
             }
             match round.given::<Value>("size") {
-                Given::Missing => round.asks().form::<bool>("size", "Go on?").state(&told).send(),
+                Given::Missing => round.questions().form::<bool>("size", "Go on?").state(&told).send(),
                 _ => Reply::text(format!("{}", round.state::<String>()?.is_some_and(|before| before == told))),
             }
         }
@@ -177,7 +177,7 @@ async fn unrecorded(turn: Turn) -> Result<Reply, FlowError> {
             for name in ["a", "b", "c"] {
                 drop(round.once(name, async || ()).await);
             }
-            assert!(matches!(round.once("d", async || ()).await, Err(FlowError::TooManyOnces { limit: 4 })));
+            assert!(matches!(round.once("d", async || ()).await, Err(FlowError::TooManyEffects { limit: 4 })));
         }
         other => unreachable!("{other}"),
     }
@@ -209,7 +209,7 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
         ("twice", "two effects of this call are named `charge`: give each its own name"),
         ("without room", "this call has had 4 effects, which is as many as it may"),
     ] {
-        let limits = Limits::default().with_onces(4, 100);
+        let limits = Limits::default().with_effects(4, 100);
         let configure = |builder: rounds::RoundsBuilder<_>| builder.limits(limits).legacy(Legacy::push());
         let stage = Stage::with(Desk::new(unrecorded), configure).await;
         let legacy = Client::legacy(stage.server.clone()).await;
@@ -235,7 +235,7 @@ async fn attempts_count_as_effects_do_and_each_has_to_find_room() {
             }
             Reply::text(failed.join(", "))
         }),
-        |builder| builder.limits(Limits::default().with_onces(3, 100)),
+        |builder| builder.limits(Limits::default().with_effects(3, 100)),
     )
     .await;
     let said = stage.client.call("order", json!({})).await.text();

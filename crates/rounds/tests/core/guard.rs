@@ -20,7 +20,7 @@ async fn a_typed_state_is_kept_across_rounds_and_nobody_else_reads_it() {
             basket.items.push(item);
         }
         if basket.items.len() < 3 {
-            return round.asks().form::<String>("item", "What else?").state(&basket).send();
+            return round.questions().form::<String>("item", "What else?").state(&basket).send();
         }
         basket.paid = Some(7);
         Reply::text(format!("{basket:?}"))
@@ -40,7 +40,7 @@ async fn a_state_that_can_no_longer_be_read_ends_the_flow_with_the_frozen_error(
     let desk = Desk::new(|turn| async move {
         let round = turn.round()?;
         match round.number() {
-            0 => round.asks().state(&"the old version").send(),
+            0 => round.questions().state(&"the old version").send(),
             _ => Reply::text(format!("{:?}", round.state::<Basket>()?)),
         }
     });
@@ -92,7 +92,7 @@ async fn questions_of_one_round_may_be_answered_in_part() {
     let desk = Desk::new(|turn| async move {
         let round = turn.round()?;
         let keys = ["milk", "sugar", "lemon"];
-        let mut asks = round.asks();
+        let mut asks = round.questions();
         let mut missing = false;
         for key in keys {
             if matches!(round.given::<bool>(key), Given::Missing | Given::Invalid(_)) {

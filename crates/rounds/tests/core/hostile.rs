@@ -1,7 +1,11 @@
 //! What no honest client would send. None of it crashes the server, has an effect, or is told which check it failed.
 
 use crate::common::{Desk, Reply, Stage, large, secs, sell, shop, small};
-use rounds::{Given, Method, Refusal, Rounds, observe::Outcome, test::Client};
+use rounds::{
+    Given, Rounds,
+    observe::{Method, Outcome, Refusal},
+    test::Client,
+};
 use serde_json::{Value, json};
 
 /// The three requests that may be answered with a question, each with what it needs.

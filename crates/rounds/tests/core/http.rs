@@ -7,8 +7,8 @@ use crate::common::{Desk, Stage, gate::Gate, http::Http, shop, small};
 use http_body_util::BodyExt;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rounds::{
-    Refusal, Rounds,
-    observe::{Outcome, Station},
+    Rounds,
+    observe::{Outcome, Refusal, Station},
 };
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Keys: the first seals, all open, and they change under way without anybody noticing.
 
 use crate::common::{Desk, Stage, ring, shop, small};
-use rounds::{KeyRing, Refusal, Rounds, RoundsBuilder, ledger::MemoryLedger, test::Clock};
+use rounds::{KeyRing, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock};
 
 const OLD: u8 = 1;
 const NEW: u8 = 2;

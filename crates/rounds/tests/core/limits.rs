@@ -38,7 +38,7 @@ async fn the_limit_of_rounds_can_be_set_and_holds_for_prompts_too() {
 async fn more_questions_at_once_than_the_limit_are_not_asked() {
     let desk = Desk::new(|turn| async move {
         let count: usize = turn.target.parse().unwrap();
-        let asks = (0..count).fold(turn.round()?.asks(), |asks, n| asks.form::<bool>(&format!("q{n}"), "?"));
+        let asks = (0..count).fold(turn.round()?.questions(), |asks, n| asks.form::<bool>(&format!("q{n}"), "?"));
         asks.send()
     });
     let stage = Stage::of(desk).await;
@@ -52,7 +52,7 @@ async fn more_questions_at_once_than_the_limit_are_not_asked() {
 async fn what_does_not_fit_into_a_token_is_said_and_not_sent() {
     let desk = Desk::new(|turn| async move {
         let bytes = turn.target.parse().unwrap();
-        turn.round()?.asks().form::<bool>("more", "More?").state(&"x".repeat(bytes)).send()
+        turn.round()?.questions().form::<bool>("more", "More?").state(&"x".repeat(bytes)).send()
     });
     let stage = Stage::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
     let asked: Asked = stage.client.call("2800", json!({})).await.asked();
@@ -87,7 +87,7 @@ fn what_could_never_be_answered_does_not_build() {
         (builder().round_lifetime(Default::default()), "round lifetime"),
         (builder().flow_deadline(Default::default()), "flow deadline"),
         (builder().limits(limits().with_rounds(0)), "limit of rounds"),
-        (builder().limits(limits().with_asks(0)), "limit of asks"),
+        (builder().limits(limits().with_questions(0)), "limit of asks"),
         (builder().limits(limits().with_token_bytes(0)), "limit of token bytes"),
         (builder().limits(limits().with_lease(Default::default())), "lease"),
     ] {

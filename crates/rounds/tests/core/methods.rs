@@ -7,7 +7,7 @@ use rmcp::{
     model::{PromptMessage, Role, ServerCapabilities, ServerConfig},
     prompt, prompt_handler, prompt_router,
 };
-use rounds::{Given, PromptResponse, Round, Rounds, test::Client};
+use rounds::{Given, Round, Rounds, prompt::PromptResponse, test::Client};
 use serde_json::json;
 
 #[tokio::test]

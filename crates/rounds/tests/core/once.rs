@@ -15,8 +15,8 @@ use crate::common::{
     ring, secs, small,
 };
 use rounds::{
-    Ask, FlowError, Given, Legacy, Limits, Refusal, Round,
-    observe::Station,
+    Ask, FlowError, Given, Legacy, Limits, Round,
+    observe::{Refusal, Station},
     test::{Client, Clock},
 };
 use serde_json::{Value, json};
@@ -251,13 +251,13 @@ async fn an_effect_of_a_first_leg_whose_value_is_not_kept_does_not_happen_again(
                 "long ".repeat(100)
             };
             let lost = round.once("report", report).await.unwrap_err();
-            assert!(matches!(lost, FlowError::OnceLost { .. }), "{lost}");
+            assert!(matches!(lost, FlowError::EffectLost { .. }), "{lost}");
             match round.given::<Value>("size") {
                 Given::Missing => ask(&round, "size"),
                 _ => Reply::text("sold"),
             }
         }),
-        |builder| builder.limits(Limits::default().with_onces(4, 100)),
+        |builder| builder.limits(Limits::default().with_effects(4, 100)),
     )
     .await;
     assert_eq!(stage.order().await.accept("size", small()).send(&stage.client).await.text(), "sold");
@@ -376,7 +376,7 @@ async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
 
 #[tokio::test]
 async fn there_is_room_for_a_value_before_its_effect_runs() {
-    let limits = Limits::default().with_onces(2, 100).with_token_bytes(1000);
+    let limits = Limits::default().with_effects(2, 100).with_token_bytes(1000);
     let many = Stage::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
@@ -411,7 +411,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
     assert_eq!(at_once.effects.count(), 2, "the third did not run");
 
-    let tight = limits.with_onces(64, 400);
+    let tight = limits.with_effects(64, 400);
     let together = Stage::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
@@ -425,7 +425,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
             let (a, b) = tokio::join!(one("a"), one("b"));
             // Whichever came second.
             let lost = [a, b].into_iter().filter_map(Result::err).collect::<Vec<_>>();
-            assert!(matches!(&lost[..], [FlowError::OnceLost { .. }]), "{lost:?}");
+            assert!(matches!(&lost[..], [FlowError::EffectLost { .. }]), "{lost:?}");
             match round.given::<Value>("size") {
                 Given::Missing => ask(&round, "size"),
                 _ => Reply::text("sold"),
@@ -473,7 +473,7 @@ async fn a_value_that_is_too_large_is_not_kept_and_its_effect_does_not_happen_ag
             round.once("huge", huge).await.map_err(|error| FlowError::retry(error.to_string()))?;
             Reply::text("unreachable")
         }),
-        |builder| builder.limits(Limits::default().with_onces(64, 100)),
+        |builder| builder.limits(Limits::default().with_effects(64, 100)),
     )
     .await;
     let accepted = stage.order().await.accept("size", small());

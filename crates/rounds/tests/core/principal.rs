@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Desk, Stage, shop, small};
 use rmcp::{RoleServer, service::RequestContext};
-use rounds::{Identify, Principal, Refusal};
+use rounds::{Principal, observe::Refusal, principal::Identify};
 use serde_json::json;
 
 /// Who is signed in: what an authenticating front would know of each request.

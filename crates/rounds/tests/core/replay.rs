@@ -7,9 +7,9 @@ use rmcp::{
     model::{CallToolResult, ContentBlock, ErrorCode},
 };
 use rounds::{
-    FlowError, Given, Limits, Refusal,
+    FlowError, Given, Limits,
     ledger::MemoryLedger,
-    observe::Station,
+    observe::{Refusal, Station},
     test::{Client, Leg, Retry},
 };
 use serde_json::json;

@@ -7,8 +7,9 @@ use std::sync::{
 
 use crate::common::{Desk, Reply, Stage, ledger::Faulty, ring, small};
 use rounds::{
-    FlowError, Given, Refusal, Round, RoundsBuilder,
-    ledger::{MemoryLedger, What},
+    FlowError, Given, Round, RoundsBuilder,
+    ledger::{ClaimKind, MemoryLedger},
+    observe::Refusal,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ fn desk() -> Desk {
     Desk::new(|turn| async move {
         let round: Round<Reply> = turn.round()?;
         if let Given::Missing = round.given::<Value>("size") {
-            return round.asks().form::<String>("size", "canary-question").state(&"canary-state").send();
+            return round.questions().form::<String>("size", "canary-question").state(&"canary-state").send();
         }
         let number = round.once("canary-effect", async || format!("canary-value {}", turn.effects.have())).await?;
         if number.ends_with(&turn.target) {
@@ -99,7 +100,7 @@ async fn the_value_of_an_effect_that_does_not_open_is_lost_and_the_effect_is_not
     other.send(&stage.client).await.text();
     let of_other = ledger.given().swap_remove(1);
     for forged in [of_other, vec![], b"\"canary-value 7\"".to_vec()] {
-        ledger.forges(move |id, kept| Some(if matches!(id.what, What::Once(_)) { forged.clone() } else { kept }));
+        ledger.forges(move |id, kept| Some(if matches!(id.what, ClaimKind::Once(_)) { forged.clone() } else { kept }));
         let lost = one.send(&stage.client).await;
         assert!(lost.response().to_string().contains("canary-effect"), "{:?}", lost.response());
         assert!(!lost.response().to_string().contains("canary-value"), "{:?}", lost.response());

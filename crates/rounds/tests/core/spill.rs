@@ -1,7 +1,9 @@
 //! States that are too large for a token, and go into the ledger instead.
 
 use crate::common::{Desk, Reply, Stage, Turn, asks_for_a_retry, ledger::Faulty, ring, secs, small};
-use rounds::{BuildError, FlowError, Given, Limits, Refusal, Rounds, RoundsBuilder, ledger::MemoryLedger, test::Clock};
+use rounds::{
+    BuildError, FlowError, Given, Limits, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock,
+};
 use serde_json::{Value, json};
 
 /// Keeps as many bytes as its name says, and tells how many have come back.
@@ -10,7 +12,7 @@ fn hoarder() -> Desk {
         let round = turn.round()?;
         let bytes: usize = turn.target.parse().expect("a number of bytes");
         match round.given::<Value>("size") {
-            Given::Missing => round.asks().form::<String>("size", "Which size?").state(&"x".repeat(bytes)).send(),
+            Given::Missing => round.questions().form::<String>("size", "Which size?").state(&"x".repeat(bytes)).send(),
             _ => told(&turn, round.state::<String>()?.unwrap_or_default().len()),
         }
     })
@@ -80,7 +82,7 @@ async fn a_state_grows_from_round_to_round_on_any_instance() {
                 return told(&turn, kept.len());
             }
             let key = format!("q{}", round.number());
-            round.asks().form::<String>(&key, "And?").state(&(kept + &"x".repeat(900))).send()
+            round.questions().form::<String>(&key, "And?").state(&(kept + &"x".repeat(900))).send()
         })
     };
     let (clock, ledger) = (Clock::new(), Faulty::new());
@@ -120,7 +122,7 @@ async fn a_state_that_another_run_of_the_same_round_left_is_not_taken_for_this_o
             let round = turn.round()?;
             match round.number() {
                 0 => round.ask_form::<String>("size", "Which size?"),
-                1 => round.asks().form::<String>("size", "Really?").state(&vec![turn.answers.clone(); 50]).send(),
+                1 => round.questions().form::<String>("size", "Really?").state(&vec![turn.answers.clone(); 50]).send(),
                 _ => told(&turn, round.state::<Vec<Value>>()?.unwrap_or_default().len()),
             }
         })
@@ -171,7 +173,7 @@ fn later() -> Desk {
         let bytes: usize = turn.target.parse().expect("a number of bytes");
         match round.number() {
             0 => round.ask_form::<String>("size", "Which size?"),
-            1 => round.asks().form::<String>("sure", "Sure?").state(&"x".repeat(bytes)).send(),
+            1 => round.questions().form::<String>("sure", "Sure?").state(&"x".repeat(bytes)).send(),
             _ => told(&turn, round.state::<String>()?.unwrap_or_default().len()),
         }
     })

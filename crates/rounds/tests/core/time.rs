@@ -1,7 +1,10 @@
 //! How long a question is good for, by a clock that moves when told.
 
 use crate::common::{Desk, Reply, Stage, gate::Gate, ledger::Faulty, ring, secs, shop, small};
-use rounds::{Given, Limits, Refusal, observe::Station};
+use rounds::{
+    Given, Limits,
+    observe::{Refusal, Station},
+};
 use serde_json::{Value, json};
 
 const EXPIRES: &str = "rounds/expiresInMs";

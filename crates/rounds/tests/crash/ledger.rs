@@ -8,8 +8,13 @@ use std::{
 };
 
 use rounds::{
-    BoxFuture, Digest, FlowId, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, MemoryLedger, Orphan, Share, Spill, What},
+    FlowId,
+    keys::Digest,
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, PrincipalShare,
+        Retention, Spill,
+    },
+    time::{BoxFuture, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -53,7 +58,8 @@ struct SavedSpill {
 
 impl SavedSpill {
     fn of(spill: &Spill) -> Self {
-        let Spill { id: ClaimId { what: What::Round(round), .. }, keep: Keep { now, until, .. }, ref state } = *spill
+        let Spill { id: ClaimId { what: ClaimKind::Round(round), .. }, keep: Retention { now, until, .. }, ref state } =
+            *spill
         else {
             panic!("a state is spilled for a round: {spill:?}");
         };
@@ -61,13 +67,13 @@ impl SavedSpill {
     }
 
     fn restored(self, flow: FlowId) -> Spill {
-        let id = ClaimId { flow, what: What::Round(self.round) };
+        let id = ClaimId { flow, what: ClaimKind::Round(self.round) };
         Spill { id, keep: keep(self.now, self.until), state: self.state }
     }
 }
 
-fn keep(now: Timestamp, until: Timestamp) -> Keep {
-    Keep { now, until, share: Share::Common }
+fn keep(now: Timestamp, until: Timestamp) -> Retention {
+    Retention { now, until, share: PrincipalShare::Common }
 }
 
 impl FileLedger {
@@ -88,28 +94,28 @@ impl FileLedger {
     }
 
     fn reach(&self, when: &str, id: ClaimId) {
-        let what = if matches!(id.what, What::Once(_)) { "effect" } else { "round" };
+        let what = if matches!(id.what, ClaimKind::Once(_)) { "effect" } else { "round" };
         (self.reach)(&format!("{when} {what}"));
     }
 }
 
 async fn take(memory: &MemoryLedger, line: Line) {
     let what = match line.what {
-        SavedWhat::Round(number) => What::Round(number),
-        SavedWhat::Once(digest) => What::Once(digest),
+        SavedWhat::Round(number) => ClaimKind::Round(number),
+        SavedWhat::Once(digest) => ClaimKind::Once(digest),
     };
     let id = ClaimId { flow: line.flow, what };
-    let orphan = |dies| if dies { Orphan::Dead } else { Orphan::Free };
+    let orphan = |dies| if dies { OwnerLost::Dead } else { OwnerLost::Free };
     match line.step {
         Step::Spill { now, until, state } => memory.spill(Spill { id, keep: keep(now, until), state }).await.unwrap(),
         Step::Claim { answers, now, until, lease, dies } => {
-            let bid = Bid { answers, keep: keep(now, until), lease, orphan: orphan(dies) };
+            let bid = ClaimRequest { answers, keep: keep(now, until), lease, orphan: orphan(dies) };
             drop(memory.claim(id, bid).await.unwrap());
         }
         Step::Renew { fence, lease_until } => drop(memory.renew(id, fence, lease_until).await.unwrap()),
         Step::Settle { fence, reply, spill, spent } => {
             let spill = spill.map(|spill| spill.restored(id.flow));
-            let spent = spent.into_iter().map(|effect| ClaimId { what: What::Once(effect), ..id }).collect();
+            let spent = spent.into_iter().map(|effect| ClaimId { what: ClaimKind::Once(effect), ..id }).collect();
             memory.settle(id, fence, reply, spill, spent).await.unwrap();
         }
         Step::Release { fence, dies } => drop(memory.release(id, fence, orphan(dies), false).await.unwrap()),
@@ -118,8 +124,8 @@ async fn take(memory: &MemoryLedger, line: Line) {
 
 fn append(log: &mut File, id: ClaimId, step: Step) -> Result<(), LedgerError> {
     let what = match id.what {
-        What::Round(number) => SavedWhat::Round(number),
-        What::Once(digest) => SavedWhat::Once(digest),
+        ClaimKind::Round(number) => SavedWhat::Round(number),
+        ClaimKind::Once(digest) => SavedWhat::Once(digest),
         other => panic!("a claim of another kind: {other:?}"),
     };
     let line = serde_json::to_string(&Line { flow: id.flow, what, step }).unwrap();
@@ -136,12 +142,12 @@ impl Ledger for FileLedger {
         })
     }
 
-    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
-            let Bid { answers, keep: Keep { now, until, .. }, lease, orphan } = bid;
+            let ClaimRequest { answers, keep: Retention { now, until, .. }, lease, orphan } = bid;
             let claimed = self.memory.claim(id, bid).await?;
-            append(&mut log, id, Step::Claim { answers, now, until, lease, dies: orphan == Orphan::Dead })?;
+            append(&mut log, id, Step::Claim { answers, now, until, lease, dies: orphan == OwnerLost::Dead })?;
             if matches!(claimed, Claimed::Fresh { .. }) {
                 self.reach("claimed", id);
             }
@@ -170,7 +176,7 @@ impl Ledger for FileLedger {
             self.reach("settling", id);
             let saved = spill.as_ref().map(SavedSpill::of);
             let effects = spent.iter().map(|effect| match effect.what {
-                What::Once(name) => name,
+                ClaimKind::Once(name) => name,
                 other => panic!("only effects are spent: {other:?}"),
             });
             let step = Step::Settle { fence, reply: reply.clone(), spill: saved, spent: effects.collect() };
@@ -185,14 +191,14 @@ impl Ledger for FileLedger {
         &self,
         id: ClaimId,
         fence: Fence,
-        orphan: Orphan,
+        orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
             let mut log = self.log.lock().await;
             let kept = self.memory.release(id, fence, orphan, unless_awaited).await?;
             if !kept {
-                append(&mut log, id, Step::Release { fence, dies: orphan == Orphan::Dead })?;
+                append(&mut log, id, Step::Release { fence, dies: orphan == OwnerLost::Dead })?;
             }
             Ok(kept)
         })
@@ -207,10 +213,15 @@ async fn it_passes_the_suite_and_remembers_after_a_restart() {
     // The checks share no flow, so each opens the file that those before it have written.
     rounds::ledger::suite::run(open).await;
 
-    let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
+    let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: ClaimKind::Round(1) };
     let answers: Digest = serde_json::from_value(serde_json::json!([7; 32].to_vec())).unwrap();
     let at = Timestamp::from_millis;
-    let bid = Bid { answers, keep: keep(at(1), at(u64::MAX)), lease: Duration::from_millis(200), orphan: Orphan::Free };
+    let bid = ClaimRequest {
+        answers,
+        keep: keep(at(1), at(u64::MAX)),
+        lease: Duration::from_millis(200),
+        orphan: OwnerLost::Free,
+    };
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Fresh { fence: 1, .. })));
     assert!(matches!(open().await.claim(id, bid).await, Ok(Claimed::Running(_))));
     assert!(open().await.settle(id, 1, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());

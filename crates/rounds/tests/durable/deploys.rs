@@ -1,7 +1,8 @@
 //! Deploys in the middle of a flow: old code that gets a new token, and new code that gets an old one.
 
 use rounds::{
-    Durable, FlowError, Refusal, durable,
+    Durable, FlowError, durable,
+    observe::Refusal,
     test::{Client, Replayed, journal, replay},
 };
 use serde_json::json;
@@ -210,7 +211,7 @@ async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way()
     let live = replay(&fleet.server(durable("book", "", charged)), "book", to_rome(), &back).await;
     assert_eq!(live, Replayed::Live { effect: "charge".to_owned() });
     assert_eq!((fleet.world.count("quote"), fleet.world.count("charge")), (1, 0), "a replay has no effects");
-    assert_eq!(fleet.server(durable("book", "", one)).waiting(), 0);
+    assert_eq!(fleet.server(durable("book", "", one)).waiting_calls(), 0);
 }
 
 #[tokio::test]

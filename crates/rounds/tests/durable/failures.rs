@@ -2,7 +2,7 @@
 //! is read.
 
 use rmcp::{ErrorData, model::ErrorCode};
-use rounds::{Durable, FlowError, Limits, Refusal, Rounds, durable, test::Client};
+use rounds::{Durable, FlowError, Limits, Rounds, durable, observe::Refusal, test::Client};
 use serde_json::json;
 
 use super::{Airline, Fleet, Trip};
@@ -382,7 +382,7 @@ async fn attempts_are_limited_as_all_entries_are() {
     let airline = fleet.server(durable("pay", "", forever));
     let few =
         Rounds::builder(Airline { tool_router: airline.handler().tool_router.clone(), world: fleet.world.clone() })
-            .limits(Limits::default().with_onces(3, 1000))
+            .limits(Limits::default().with_effects(3, 1000))
             .build()
             .unwrap();
     let told = Client::modern(few).await.call("pay", to_rome()).await.text();

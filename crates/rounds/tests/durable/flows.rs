@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use rounds::{
-    Durable, FlowError, Refusal, Rounds, durable,
-    observe::{Outcome, Station},
+    Durable, FlowError, Rounds, durable,
+    observe::{Outcome, Refusal, Station},
     test::Client,
 };
 use serde_json::json;

@@ -31,7 +31,7 @@ async fn a_handler_runs_once_and_goes_on_where_it_stopped() {
     assert!(asked.state().len() <= 250, "{}", asked.state().len());
     let done = asked.accept("units", json!({"units": "imperial"})).send(&client).await;
     assert_eq!(done.text(), "Imperial");
-    assert_eq!((above.get(), stage.events.runs("weather"), stage.server.waiting()), (1, 1, 0));
+    assert_eq!((above.get(), stage.events.runs("weather"), stage.server.waiting_calls()), (1, 1, 0));
     assert!(stage.events.stations().contains(&Station::Resumed));
     assert!(!client.was_pushed(), "a modern client is never pushed to");
 }
@@ -245,7 +245,7 @@ async fn a_client_that_cannot_be_asked_gets_32021_a_default_or_a_hint() {
     let refused = client.call("weather", json!({})).await;
     assert_eq!(refused.error()["code"], -32021);
     assert_eq!(refused.error()["data"], json!({"requiredCapabilities": {"elicitation": {}}}));
-    assert_eq!(plain.server.waiting(), 0);
+    assert_eq!(plain.server.waiting_calls(), 0);
 
     let with_default = stage(|ask: Ask| async move {
         assert!(!ask.can_form() && !ask.can_url());
@@ -296,7 +296,7 @@ async fn a_person_who_never_gets_it_right_meets_the_limit_of_rounds_too() {
     let done = asked.retry().send(&client).await;
     assert!(done.is_tool_error());
     assert_eq!(done.text(), "this call has asked 2 times, which is as often as it may: start it again");
-    assert_eq!(stage.server.waiting(), 0, "and nobody waits any more");
+    assert_eq!(stage.server.waiting_calls(), 0, "and nobody waits any more");
 }
 
 #[tokio::test]

@@ -16,10 +16,11 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, BoxFuture, FlowError, Given, KeyRing, Limits, Refusal, Round, Rounds, SystemClock, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Ledger, LedgerError, MemoryLedger, Orphan, Spill},
-    observe::{Outcome, Station},
+    Ask, FlowError, Given, KeyRing, Limits, Round, Rounds,
+    ledger::{ClaimId, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, Spill},
+    observe::{Outcome, Refusal, Station},
     test::{Client, Clock, Events},
+    time::{BoxFuture, SystemClock, Timestamp},
 };
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
@@ -53,7 +54,7 @@ async fn a_handler_that_panics_while_it_is_dropped_leaves_its_place_at_once() {
     let asked = client.call("x", json!({})).await.asked();
     let ended = asked.accept("units", json!({"units": "metric"})).send(&client).await;
     assert!(ended.text().starts_with("this call has asked 1 times"), "{}", ended.text());
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]
@@ -128,7 +129,7 @@ async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
     stage.clock.advance(Duration::from_secs(10));
     dropped.reaches(1).await;
     retry.send(&client).await.frozen();
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 /// A guard that asks one question on its own account, waits for another, and then asks a third.
@@ -230,7 +231,7 @@ async fn a_full_ledger_keeps_no_handler_from_asking_and_its_answer_may_be_sent_a
         let leg = retry.send(&client).await;
         assert_eq!(leg.error()["data"], json!({"reason": "retry"}));
     }
-    assert_eq!(stage.server.waiting(), 1, "the handler still waits");
+    assert_eq!(stage.server.waiting_calls(), 1, "the handler still waits");
     let ledger = ledger.with_claim_bytes(192);
     assert_eq!(retry.send(&client).await.text(), "Metric");
     assert_eq!(retry.send(&client).await.text(), "Metric");
@@ -245,7 +246,7 @@ impl Ledger for Forgetful {
         self.0.spill(spill)
     }
 
-    fn claim(&self, _id: ClaimId, _bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, _id: ClaimId, _bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         Box::pin(async { Ok(Claimed::Fresh { fence: 1, spilled: None }) })
     }
 
@@ -264,7 +265,7 @@ impl Ledger for Forgetful {
         Box::pin(async { Ok(true) })
     }
 
-    fn release(&self, _: ClaimId, _: Fence, _: Orphan, _: bool) -> BoxFuture<'_, Result<bool, LedgerError>> {
+    fn release(&self, _: ClaimId, _: Fence, _: OwnerLost, _: bool) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async { Ok(false) })
     }
 }
@@ -364,7 +365,7 @@ async fn a_handler_that_ends_just_as_a_leg_arrives_is_heard() {
         let said = leg.finish().await.text();
         assert!(said == "Metric" || said == "never mind", "{said}");
     }
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -384,12 +385,12 @@ async fn a_handler_that_expires_just_as_a_leg_arrives_answers_or_is_gone() {
     }
     // A leg that comes too late is refused by its token alone; the handler learns of its own end in its own task.
     let gone = async {
-        while stage.server.waiting() > 0 {
+        while stage.server.waiting_calls() > 0 {
             tokio::task::yield_now().await;
         }
     };
     let gone = tokio::time::timeout(MINUTE, gone).await;
-    assert!(gone.is_ok(), "{} handlers still wait", stage.server.waiting());
+    assert!(gone.is_ok(), "{} handlers still wait", stage.server.waiting_calls());
 }
 
 #[tokio::test]
@@ -434,7 +435,7 @@ async fn nothing_is_left_of_a_flow_that_has_ended() {
     let expired = client.call("x", json!({})).await.asked();
     stage.clock.advance(MINUTE * 10);
     expired.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
-    assert_eq!((kept.strong_count(), stage.server.waiting()), (1, 0), "only the tool itself has it");
+    assert_eq!((kept.strong_count(), stage.server.waiting_calls()), (1, 0), "only the tool itself has it");
     for ask in asks.lock().unwrap().drain(..) {
         assert!(ask.peer().is_none());
     }
@@ -455,9 +456,9 @@ fn a_runtime_that_is_shut_down_takes_its_waiting_handlers_with_it() {
             let client = Client::modern(stage.server.clone()).await;
             client.call("x", json!({})).await.asked()
         });
-        assert_eq!((dropped.get(), stage.server.waiting()), (0, 1));
+        assert_eq!((dropped.get(), stage.server.waiting_calls()), (0, 1));
         drop(runtime);
-        assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
+        assert_eq!((dropped.get(), stage.server.waiting_calls()), (1, 0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = Client::modern(stage.server.clone()).await;
@@ -535,7 +536,7 @@ async fn other_keys_refuse_a_waiting_handlers_token_and_the_old_ones_open_it_aga
     let retry = asked.accept("units", json!({"units": "metric"}));
     stage.server.set_keys(&keys(&[2])).unwrap();
     retry.send(&client).await.frozen();
-    assert_eq!(stage.server.waiting(), 1);
+    assert_eq!(stage.server.waiting_calls(), 1);
     stage.server.set_keys(&keys(&[2, 1])).unwrap();
     assert_eq!(retry.send(&client).await.text(), "Metric");
 }
@@ -578,13 +579,13 @@ async fn more_questions_than_a_round_may_have_end_the_handler_whenever_they_are_
             Ok(format!("{first:?} {:?} {:?} {:?}", a?, b?, c?))
         }
     };
-    let stage = stage_with(tool, |builder| builder.limits(Limits::default().with_asks(2)));
+    let stage = stage_with(tool, |builder| builder.limits(Limits::default().with_questions(2)));
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     let ended = asked.accept("first", json!({"first": "metric"})).send(&client).await;
     assert_eq!(ended.text(), "3 questions at once are more than the 2 that one round may have");
     dropped.reaches(1).await;
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 /// A guard with one effect that waits at a gate.
@@ -675,7 +676,7 @@ async fn an_effect_comes_to_its_end_when_what_is_asked_beside_it_may_not_be_aske
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).send(&client).await;
     assert_eq!(leg.text(), "this call has asked 1 times, which is as often as it may: start it again");
-    assert_eq!(server.waiting(), 0);
+    assert_eq!(server.waiting_calls(), 0);
     comes_to_its_end(gate, done, dropped).await;
 }
 
@@ -713,7 +714,7 @@ async fn an_effect_comes_to_its_end_when_its_leg_is_dropped() {
     begun.reaches(1).await;
     now.notify_one();
     assert_eq!(leg.finish().await.text(), "too late");
-    assert_eq!(server.waiting(), 0);
+    assert_eq!(server.waiting_calls(), 0);
     comes_to_its_end(gate, done, dropped).await;
 }
 

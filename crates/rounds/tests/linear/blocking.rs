@@ -12,7 +12,7 @@ use futures::{
     stream::{self, FuturesUnordered},
 };
 use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
-use rounds::{Ask, BoxFuture, Durable, FlowError, Rounds, durable, test::Client};
+use rounds::{Ask, Durable, FlowError, Rounds, durable, test::Client, time::BoxFuture};
 use serde_json::json;
 use tokio::{runtime::Handle, task};
 
@@ -52,7 +52,7 @@ async fn a_question_that_blocks_the_thread_of_its_handler_fails_at_once_in_both_
             assert!(error["message"].as_str().unwrap().contains("`tokio::task::spawn_blocking`"), "{error}");
             assert!(!client.was_pushed());
         }
-        assert_eq!(stage.server.waiting(), 0);
+        assert_eq!(stage.server.waiting_calls(), 0);
     }
 }
 

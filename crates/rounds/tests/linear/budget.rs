@@ -111,7 +111,7 @@ async fn from_the_first_principal_on_callers_without_one_get_no_more_than_half()
     assert_refused(&client.call("x", json!({})).await, "too many calls are waiting for an answer (limit 4)");
     caller.is(Some("bob"));
     let _ = client.call("x", json!({})).await.asked();
-    assert_eq!(stage.server.waiting(), 7, "those that wait go on waiting");
+    assert_eq!(stage.server.waiting_calls(), 7, "those that wait go on waiting");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_later_round_that_is_too_much_ends_the_call_and_counts_for_nothing_any
     let asked = client.call("x", json!({})).await.asked();
     let refused = asked.accept("units", metric()).send(&client).await;
     assert_refused(&refused, "the calls that wait for an answer take too much memory");
-    assert_eq!((stage.server.waiting(), stage.server.waiting_bytes()), (0, 0));
+    assert_eq!((stage.server.waiting_calls(), stage.server.waiting_bytes()), (0, 0));
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn however_a_call_ends_it_counts_for_nothing_any_more() {
     let _ = (first().await, second().await);
     assert!(stage.server.waiting_bytes() > 2 * KIB);
     stage.clock.advance(Duration::from_secs(11 * 60));
-    while stage.server.waiting() > 0 {
+    while stage.server.waiting_calls() > 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(stage.server.waiting_bytes(), 0, "nobody came back");

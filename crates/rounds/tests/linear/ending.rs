@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use rmcp::{RoleServer, service::RequestContext};
 use rounds::{
-    Ask, FlowError, KeyRing, Limits, Principal, Refusal, Rounds,
-    observe::{Outcome, Station},
+    Ask, FlowError, KeyRing, Limits, Principal, Rounds,
+    observe::{Outcome, Refusal, Station},
     test::{Client, Clock, Events},
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A handler that counts when it is dropped.
 fn counted(
     dropped: &Count,
-) -> impl Fn(Ask) -> rounds::BoxFuture<'static, Result<String, FlowError>> + Send + Sync + use<> {
+) -> impl Fn(Ask) -> rounds::time::BoxFuture<'static, Result<String, FlowError>> + Send + Sync + use<> {
     let dropped = dropped.clone();
     move |ask| {
         let guard = dropped.on_drop();
@@ -39,11 +39,11 @@ async fn a_handler_that_nobody_comes_back_to_is_dropped_when_its_round_is_over()
     let asked = client.call("x", json!({})).await.asked();
     stage.clock.advance(MINUTE * 10 - Duration::from_millis(1));
     tokio::task::yield_now().await;
-    assert_eq!((dropped.get(), stage.server.waiting()), (0, 1));
+    assert_eq!((dropped.get(), stage.server.waiting_calls()), (0, 1));
     stage.clock.advance(Duration::from_millis(1));
     dropped.reaches(1).await;
     asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
     assert!(stage.events.outcomes().contains(&Outcome::Expired));
 }
 
@@ -99,7 +99,7 @@ async fn as_many_handlers_wait_as_may_and_no_more() {
         "{}",
         third.text()
     );
-    assert_eq!((dropped.get(), stage.server.waiting()), (1, 2), "its destructors ran");
+    assert_eq!((dropped.get(), stage.server.waiting_calls()), (1, 2), "its destructors ran");
     let asked = first.accept("units", json!({"units": "metric"})).send(&client).await.asked();
     let _ = asked.accept("sure", json!({"sure": "metric"})).send(&client).await.text();
     let _fourth = client.call("x", json!({})).await.asked();
@@ -200,7 +200,7 @@ async fn a_panic_is_answered_and_ends_the_flow_whenever_it_happens() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let ended = asked.accept("units", json!({"units": "metric"})).send(&client).await;
     assert_eq!(ended.error()["code"], -32603);
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
     assert_eq!(stage.events.outcomes().iter().filter(|outcome| **outcome == Outcome::Panicked).count(), 2);
 }
 

@@ -226,5 +226,5 @@ async fn a_closed_stream_ends_the_handler() {
     leg.abort();
     dropped.reaches(1).await;
     stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }

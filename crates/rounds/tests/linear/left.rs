@@ -11,9 +11,10 @@ use rmcp::{
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
 use rounds::{
-    Ask, BoxFuture, Era, FlowError, Limits, Refusal, Rounds, RoundsBuilder,
-    observe::{Outcome, Station},
+    Ask, Era, FlowError, Limits, Rounds, RoundsBuilder,
+    observe::{Outcome, Refusal, Station},
     test::{Client, Clock, Events, InFlight},
+    time::BoxFuture,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -255,7 +256,7 @@ async fn a_handler_that_has_asked_is_told_has_five_seconds_and_is_dropped() {
     assert_eq!((probe.dropped.get(), probe.receipts.get()), (1, 0));
     retry.send(&client).await.frozen();
     assert_eq!(stage.events.refusals(), [Refusal::Dead]);
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]
@@ -367,7 +368,7 @@ async fn a_pushed_question_is_withdrawn_at_once_and_its_handler_has_the_grace_pe
     stage.passes(2, MOMENT).await;
     assert_eq!(probe.dropped.get(), 1);
     stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]
@@ -388,7 +389,7 @@ async fn a_question_that_is_first_asked_when_the_client_is_gone_is_not_sent_in_e
         stage.passes(1, GRACE - MOMENT).await;
         assert_eq!(probe.dropped.get(), 0, "{era:?}");
         stage.passes(1, MOMENT).await;
-        assert_eq!((probe.dropped.get(), stage.asks(), stage.server.waiting()), (1, 0, 0), "{era:?}");
+        assert_eq!((probe.dropped.get(), stage.asks(), stage.server.waiting_calls()), (1, 0, 0), "{era:?}");
         assert!(!client.was_pushed(), "{era:?}");
         stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
     }
@@ -439,7 +440,7 @@ async fn a_leg_whose_client_was_gone_before_it_began_sends_no_question_and_its_h
     let leg = tokio::spawn(async move { server.call_tool(CallToolRequestParams::new("buy"), context).await });
     stage.passes(1, GRACE).await;
     assert!(leg.await.unwrap().is_err());
-    assert_eq!((probe.told.get(), probe.dropped.get(), stage.asks(), stage.server.waiting()), (1, 1, 0, 0));
+    assert_eq!((probe.told.get(), probe.dropped.get(), stage.asks(), stage.server.waiting_calls()), (1, 1, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rounds::{
-    Ask, Era, FlowError, Limits, Principal, Refusal,
-    observe::{Outcome, Station},
+    Ask, Era, FlowError, Limits, Principal,
+    observe::{Outcome, Refusal, Station},
     test::Client,
 };
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn the_real_request_is_pushed_and_awaited() {
     }
     assert_eq!(stage.events.runs("weather"), 3);
     assert!(stage.events.stations().contains(&Station::Pushed { key: "units".to_owned() }));
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn no_more_questions_are_pushed_at_once_than_a_round_may_have() {
         let (one, two) = tokio::try_join!(ask.confirm("One?"), ask.confirm("Two?"))?;
         Ok(format!("{one} {two}"))
     };
-    let stage = stage_with(both, |builder| builder.limits(Limits::default().with_asks(1)));
+    let stage = stage_with(both, |builder| builder.limits(Limits::default().with_questions(1)));
     for client in [Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await] {
         let told = tokio::time::timeout(Duration::from_secs(60), client.call("x", json!({}))).await.unwrap().text();
         assert_eq!(told, "2 questions at once are more than the 1 that one round may have");
@@ -212,12 +212,12 @@ async fn those_who_wait_for_a_push_take_places_too() {
     let client = Client::legacy(stage.server.clone()).await;
     let first = client.start("tools/call", json!({"name": "x"})).await;
     let pushed = client.pushed().await.unwrap();
-    assert_eq!(stage.server.waiting(), 1);
+    assert_eq!(stage.server.waiting_calls(), 1);
     let second = client.call("x", json!({})).await;
     assert!(second.text().starts_with("too many calls are waiting for an answer (limit 1)"), "{}", second.text());
     pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
     assert_eq!(first.finish().await.text(), "Metric");
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]

@@ -25,8 +25,9 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    Ask, BoxFuture, FlowError, Limits, Rounds, RoundsBuilder,
+    Ask, FlowError, Limits, Rounds, RoundsBuilder,
     test::{Clock, Events},
+    time::BoxFuture,
 };
 use serde::Deserialize;
 use tokio::sync::watch;

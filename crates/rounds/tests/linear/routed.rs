@@ -7,10 +7,12 @@ use std::{
 };
 
 use rounds::{
-    Ask, BoxFuture, BuildError, FlowError, Inbox, KeyRing, Limits, Refusal, Relay, RelayError, Rounds,
+    Ask, BuildError, FlowError, KeyRing, Limits, Rounds,
     ledger::MemoryLedger,
-    observe::{Event, Observe, Outcome, Station},
+    observe::{Event, Observe, Outcome, Refusal, Station},
+    relay::{Inbox, Relay, RelayError},
     test::{Client, Clock, Events},
+    time::BoxFuture,
 };
 use serde_json::json;
 
@@ -223,7 +225,7 @@ async fn a_leg_that_lands_elsewhere_gets_the_next_question_and_the_result() {
         units.accept("units", json!({"units": "imperial"})).send(client).await.frozen();
         assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(client).await.text(), "Metric true");
     }
-    assert_eq!((fleet.a.waiting(), fleet.b.waiting()), (0, 0));
+    assert_eq!((fleet.a.waiting_calls(), fleet.b.waiting_calls()), (0, 0));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use rmcp::{
     service::RequestContext,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::{Ask, BoxFuture, Era, FlowError, Limits, Principal, Rounds, RoundsBuilder, test::Client};
+use rounds::{Ask, Era, FlowError, Limits, Principal, Rounds, RoundsBuilder, test::Client, time::BoxFuture};
 use serde_json::{Value, json};
 
 use super::{

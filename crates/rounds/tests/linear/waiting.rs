@@ -8,9 +8,10 @@ use std::{
 };
 
 use rounds::{
-    Ask, BoxFuture, Clock, FlowError,
+    Ask, FlowError,
     observe::{Outcome, Station},
     test::Client,
+    time::{BoxFuture, Clock},
 };
 use serde_json::json;
 use tokio::sync::{Mutex, Notify, oneshot};
@@ -39,7 +40,7 @@ async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_
     assert_eq!(start.elapsed().as_secs(), 60, "it fired while no leg was in flight");
     let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
     assert_eq!(late.text(), "nobody answered");
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,7 +431,7 @@ async fn a_round_that_is_over_before_its_handler_waits_ends_it() {
     let stage = stage_with(units_until(&dropped), |builder| builder.clock(Hasty));
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
-    assert_eq!((dropped.get(), stage.server.waiting()), (1, 0));
+    assert_eq!((dropped.get(), stage.server.waiting_calls()), (1, 0));
     assert!(stage.events.stations().contains(&Station::Ended(Outcome::Expired)));
     asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
 }

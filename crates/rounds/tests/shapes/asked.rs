@@ -9,7 +9,9 @@ use rmcp::{
     tool, tool_router,
 };
 use rounds::{
-    Answer, Ask, Asked, Era, FixedQuestion, FlowError, Given, Legacy, Posed, Question, Round, observe::Station,
+    Answer, Ask, Asked, Era, FlowError, Given, Legacy, Round,
+    asked::{DeclaredQuestion, FixedQuestion, Question},
+    observe::Station,
     test::Client,
 };
 use serde::{Deserialize, Serialize};
@@ -42,10 +44,10 @@ struct Amount(u32);
 impl Question<Shop> for Amount {
     type On = Parameters<Order>;
 
-    fn ask(_shop: &Shop, Parameters(order): Self::On) -> Result<Posed<Self>, FlowError> {
+    fn ask(_shop: &Shop, Parameters(order): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
         match order.id.as_str() {
-            "one" => Ok(Posed::known(Self(1))),
-            "many" => Ok(Posed::form("How many?")),
+            "one" => Ok(DeclaredQuestion::known(Self(1))),
+            "many" => Ok(DeclaredQuestion::form("How many?")),
             other => Err(FlowError::failed(format!("There is no order {other}."))),
         }
     }
@@ -58,8 +60,9 @@ struct Agreed(bool);
 impl Question<Shop> for Agreed {
     type On = (Parameters<Order>, Asked<Amount>);
 
-    fn ask(shop: &Shop, (Parameters(order), Asked(amount)): Self::On) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form(format!("Pay {} for {} of {}?", shop.price() * amount.0, amount.0, order.id)).key("agreed"))
+    fn ask(shop: &Shop, (Parameters(order), Asked(amount)): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form(format!("Pay {} for {} of {}?", shop.price() * amount.0, amount.0, order.id))
+            .key("agreed"))
     }
 }
 
@@ -70,8 +73,8 @@ struct SignedIn;
 impl Question<Shop> for SignedIn {
     type On = ();
 
-    fn ask(_shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::url("Sign in", "https://example.org/sign-in").key("sign_in"))
+    fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::url("Sign in", "https://example.org/sign-in").key("sign_in"))
     }
 }
 
@@ -82,8 +85,8 @@ struct Clash(String);
 impl Question<Shop> for Clash {
     type On = ();
 
-    fn ask(_shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form("Something else?").key("units"))
+    fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form("Something else?").key("units"))
     }
 }
 
@@ -94,8 +97,8 @@ struct Lot(u32);
 impl Question<Shop> for Lot {
     type On = ();
 
-    fn ask(shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form(format!("How many at {}?", shop.price())))
+    fn ask(shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form(format!("How many at {}?", shop.price())))
     }
 }
 
@@ -105,8 +108,8 @@ struct Bought(bool);
 impl Question<Shop> for Bought {
     type On = Asked<Lot>;
 
-    fn ask(_shop: &Shop, Asked(lot): Self::On) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form(format!("Buy {}?", lot.0)))
+    fn ask(_shop: &Shop, Asked(lot): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form(format!("Buy {}?", lot.0)))
     }
 }
 
@@ -117,8 +120,8 @@ struct Size(String);
 impl Question<Shop> for Size {
     type On = ();
 
-    fn ask(_shop: &Shop, (): ()) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form("What size?").or(Self("medium".to_owned())))
+    fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form("What size?").or(Self("medium".to_owned())))
     }
 }
 
@@ -186,7 +189,7 @@ impl Shop {
     async fn then_guard(&self, Asked(units): Asked<Units>, round: Round) -> Result<CallToolResponse, FlowError> {
         match round.given::<bool>("sure") {
             Given::Accepted(sure) => Ok(rounds::text(format!("{units:?} {sure} {:?}", round.state::<u8>()?))),
-            _ => round.asks().form::<bool>("sure", "Sure?").state(&7).send(),
+            _ => round.questions().form::<bool>("sure", "Sure?").state(&7).send(),
         }
     }
 }
@@ -244,7 +247,7 @@ async fn nothing_of_the_handler_runs_before_the_answer_is_in() {
     assert_eq!((stage.counted("weather"), stage.events.runs("weather")), (0, 0));
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
     assert_eq!((stage.counted("weather"), stage.events.runs("weather")), (1, 1));
-    assert_eq!(stage.server.waiting(), 0, "nothing waits in memory");
+    assert_eq!(stage.server.waiting_calls(), 0, "nothing waits in memory");
 }
 
 #[tokio::test]

@@ -30,7 +30,9 @@ impl Shop {
             Given::Accepted(units) => Ok(text(format!("{units:?} {} {:?}", round.number(), round.state::<u8>()?))),
             Given::Declined => Ok(text("declined")),
             Given::Cancelled => Ok(text("cancelled")),
-            Given::Missing | Given::Invalid(_) => round.asks().form::<Units>("units", "Which units?").state(&7).send(),
+            Given::Missing | Given::Invalid(_) => {
+                round.questions().form::<Units>("units", "Which units?").state(&7).send()
+            }
         }
     }
 
@@ -44,7 +46,7 @@ impl Shop {
     async fn pair(&self, round: Round) -> Result<CallToolResponse, FlowError> {
         match (round.given::<bool>("one"), round.given::<bool>("two")) {
             (Given::Accepted(one), Given::Accepted(two)) => Ok(text(format!("{one} {two}"))),
-            _ => round.asks().form::<bool>("one", "One?").form::<bool>("two", "Two?").send(),
+            _ => round.questions().form::<bool>("one", "One?").form::<bool>("two", "Two?").send(),
         }
     }
 
@@ -148,7 +150,7 @@ async fn a_guard_is_called_again_with_what_was_answered_and_its_state_stays_here
         client.pushed().await.unwrap().answer(json!({"action": action, "content": {"units": "metric"}})).await;
         assert_eq!(leg.finish().await.text(), told);
     }
-    assert_eq!(stage.server.waiting(), 0);
+    assert_eq!(stage.server.waiting_calls(), 0);
 }
 
 #[tokio::test]

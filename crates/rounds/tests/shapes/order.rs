@@ -9,8 +9,9 @@ use rmcp::{
     ServiceExt, handler::server::router::tool::ToolRouter, model::CallToolResponse, object, schemars, tool, tool_router,
 };
 use rounds::{
-    Ask, Asked, Durable, FixedQuestion, FlowError, Legacy, Round,
-    client::{Answer, Call, Host, Limits, Pending, Question, Sent, drive},
+    Ask, Asked, Durable, FlowError, Legacy, Round,
+    asked::FixedQuestion,
+    client::{AskedQuestion, Call, DriveLimits, Host, Pending, Sent, UserAnswer, drive},
     durable,
     observe::Station,
     order::ORDER,
@@ -88,7 +89,7 @@ impl Shop {
         if round.number() > 0 {
             return Ok(rounds::text("done"));
         }
-        let asks = round.asks().form::<Traveller>("traveller", "Who travels?").form::<Seat>("seat", "Which seat?");
+        let asks = round.questions().form::<Traveller>("traveller", "Who travels?").form::<Seat>("seat", "Which seat?");
         asks.form::<Bags>("bags", "How many bags?").send()
     }
 
@@ -206,7 +207,7 @@ async fn next(client: &Client) -> Pushed {
 async fn a_client_is_shown_questions_and_fields_in_order_in_both_eras_and_after_it_was_saved() {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let noted = shown.clone();
-    let responder = move |question: Question| {
+    let responder = move |question: AskedQuestion| {
         let fields: Vec<_> = question.fields().iter().map(|field| field.name.clone()).collect();
         noted.lock().unwrap().push((question.message().to_owned(), fields));
         let answer = match question.message() {
@@ -214,7 +215,7 @@ async fn a_client_is_shown_questions_and_fields_in_order_in_both_eras_and_after_
             "Which seat?" => object!({"seat": "4C"}),
             _ => object!({"bags": 2}),
         };
-        async move { Ok::<_, Infallible>(Answer::Form(answer)) }
+        async move { Ok::<_, Infallible>(UserAnswer::Form(answer)) }
     };
     let expected = [("Who travels?", FIELDS.as_slice()), ("Which seat?", &["seat"]), ("How many bags?", &["bags"])];
     let stage = stage();
@@ -231,13 +232,13 @@ async fn a_client_is_shown_questions_and_fields_in_order_in_both_eras_and_after_
                 let Sent::Asks(pending) = call.send(&client).await.unwrap() else { panic!("{tool} asks") };
                 let saved = Pending::from_json(&pending.to_json()).unwrap();
                 for pending in [pending, saved] {
-                    let keys: Vec<_> = pending.questions().iter().map(Question::key).collect();
+                    let keys: Vec<_> = pending.questions().iter().map(AskedQuestion::key).collect();
                     assert_eq!((keys, pending.open()), (ASKED.to_vec(), ASKED.to_vec()), "{tool}");
                     let names: Vec<_> = pending.fields().map(|(_, field)| field.name.as_str()).collect();
                     assert_eq!(names, [FIELDS.as_slice(), &["seat", "bags"]].concat(), "{tool}");
                 }
             }
-            drive(&client, call, client.service().responder(), Limits::default()).await.unwrap();
+            drive(&client, call, client.service().responder(), DriveLimits::default()).await.unwrap();
             let mut shown = shown.lock().unwrap().clone();
             if legacy {
                 // Those that are pushed together are answered together.

@@ -1,7 +1,13 @@
 //! Steps: each asks or gives its value, each sees what came before, and the finish runs once.
 
 use rmcp::{handler::server::tool::ToolRoute, schemars};
-use rounds::{Era, FlowError, Legacy, Posed, Refused, Steps, StepsError, test::Client, text};
+use rounds::{
+    Era, FlowError, Legacy, Steps,
+    asked::DeclaredQuestion,
+    steps::{Refused, StepsError},
+    test::Client,
+    text,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -24,20 +30,20 @@ fn book() -> ToolRoute<Shop> {
     Steps::<Shop, Trip>::new("book", "Books a trip")
         .step("class", async |step, ()| {
             step.server().count("class");
-            Ok(Posed::form(format!("To {} in which class?", step.arguments().to)))
+            Ok(DeclaredQuestion::form(format!("To {} in which class?", step.arguments().to)))
         })
         .step("price", async |step, (class,)| {
             step.server().count("price");
             let factor = if class == Class::Flex { 2 } else { 1 };
-            Ok(Posed::known(step.server().price() * factor))
+            Ok(DeclaredQuestion::known(step.server().price() * factor))
         })
         .maybe("seat", async |step, (class, _price)| {
             step.server().count("seat");
-            Ok((class == Class::Flex).then(|| Posed::form("Which seat?")))
+            Ok((class == Class::Flex).then(|| DeclaredQuestion::form("Which seat?")))
         })
         .step("agreed", async |step, (_, price, seat): (Class, u32, Option<String>)| {
             step.server().count("agreed");
-            Ok(Posed::form(format!("Pay {price} for seat {}?", seat.as_deref().unwrap_or("any"))))
+            Ok(DeclaredQuestion::form(format!("Pay {price} for seat {}?", seat.as_deref().unwrap_or("any"))))
         })
         .finish(async |step, (class, price, seat, agreed): (Class, u32, Option<String>, bool)| {
             step.server().count("finish");
@@ -133,7 +139,7 @@ async fn a_refused_step_ends_the_call_in_words_or_by_the_rule_of_its_author() {
     assert!(ended.is_tool_error());
 
     let ruled = Steps::<Shop, Trip>::new("ruled", "")
-        .step::<Units, _, _>("units", async |_, ()| Ok(Posed::form("Which units?")))
+        .step::<Units, _, _>("units", async |_, ()| Ok(DeclaredQuestion::form("Which units?")))
         .refused(async |_, step: String, how| {
             Ok(match how {
                 Refused::Declined => text(format!("no {step}")),
@@ -161,7 +167,7 @@ async fn a_person_who_said_no_said_no_whatever_the_step_comes_to_by_then() {
         .step::<Units, _, _>("units", async |step, ()| {
             step.server().count("units");
             match step.server().counts.lock().unwrap()["units"] {
-                1 => Ok(Posed::form("Which units?")),
+                1 => Ok(DeclaredQuestion::form("Which units?")),
                 _ => Err(FlowError::failed("The catalogue is away.")),
             }
         })
@@ -175,15 +181,15 @@ async fn a_person_who_said_no_said_no_whatever_the_step_comes_to_by_then() {
 #[test]
 fn two_steps_of_one_name_make_no_tool() {
     let twice = Steps::<Shop, Trip>::new("twice", "")
-        .step::<Units, _, _>("units", async |_, ()| Ok(Posed::form("Which units?")))
-        .step::<Units, _, _>("units", async |_, _| Ok(Posed::form("Which units?")))
+        .step::<Units, _, _>("units", async |_, ()| Ok(DeclaredQuestion::form("Which units?")))
+        .step::<Units, _, _>("units", async |_, _| Ok(DeclaredQuestion::form("Which units?")))
         .finish(async |_, _| Ok("never".to_owned()));
     let error = twice.build().unwrap_err();
     assert_eq!(error, StepsError::DuplicateStep { tool: "twice".to_owned(), step: "units".to_owned() });
     assert_eq!(error.to_string(), "two steps of `twice` are named `units`: give each its own name");
 
     let list = Steps::<Shop, Vec<String>>::new("list", "")
-        .step::<Units, _, _>("units", async |_, ()| Ok(Posed::form("Which units?")))
+        .step::<Units, _, _>("units", async |_, ()| Ok(DeclaredQuestion::form("Which units?")))
         .finish(async |_, _| Ok("never".to_owned()));
     assert!(matches!(list.build().unwrap_err(), StepsError::Arguments { tool, .. } if tool == "list"));
 }
@@ -203,7 +209,7 @@ async fn a_step_that_fails_ends_the_call_with_its_words() {
 #[tokio::test]
 async fn an_effect_of_a_finish_that_is_tried_again_happens_once() {
     let flaky = Steps::<Shop, Trip>::new("flaky", "")
-        .step::<Units, _, _>("units", async |_, ()| Ok(Posed::form("Which units?")))
+        .step::<Units, _, _>("units", async |_, ()| Ok(DeclaredQuestion::form("Which units?")))
         .finish(async |step, _| {
             step.once("charge", async || step.server().count("charge")).await?;
             step.server().count("finish");
@@ -229,7 +235,7 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
 
     let with_default = || {
         Steps::<Shop, Trip>::new("units", "")
-            .step("units", async |_, ()| Ok(Posed::form("Which units?").or(Units::Metric)))
+            .step("units", async |_, ()| Ok(DeclaredQuestion::form("Which units?").or(Units::Metric)))
             .finish(async |_, (units,)| Ok(format!("{units:?}")))
             .build()
             .unwrap()
@@ -255,7 +261,7 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
 
 /// A charge that fails at first, a question whether to try again, and a finish that does.
 fn pay() -> ToolRoute<Shop> {
-    async fn charge(step: &rounds::Step<Shop, Trip>) -> Result<String, FlowError> {
+    async fn charge(step: &rounds::steps::Step<Shop, Trip>) -> Result<String, FlowError> {
         let attempt = async || {
             step.server().count("charge");
             step.server().count(&step.once_key("charge"));
@@ -268,10 +274,10 @@ fn pay() -> ToolRoute<Shop> {
     }
     Steps::<Shop, Trip>::new("pay", "Pays for a trip")
         .step("again", async |step, ()| match charge(&step).await {
-            Ok(_) => Ok(Posed::known(true)),
-            Err(failed) => Ok(Posed::form(format!("{failed}. Try again?"))),
+            Ok(_) => Ok(DeclaredQuestion::known(true)),
+            Err(failed) => Ok(DeclaredQuestion::form(format!("{failed}. Try again?"))),
         })
-        .step("sure", async |_, (_again,): (bool,)| Ok(Posed::form("Sure?")))
+        .step("sure", async |_, (_again,): (bool,)| Ok(DeclaredQuestion::form("Sure?")))
         .finish(
             async |step, (again, _sure): (bool, bool)| {
                 if again { charge(&step).await } else { Ok("not paid".to_owned()) }
@@ -337,7 +343,7 @@ async fn a_step_after_what_cannot_be_recorded_is_not_asked() {
         .step("again", async |step, ()| {
             let odd = async || Err::<(), _>(FlowError::NoBackChannel);
             let _ = step.try_once("charge", odd).await;
-            Ok(Posed::<bool>::form("Try again?"))
+            Ok(DeclaredQuestion::<bool>::form("Try again?"))
         })
         .finish(async |_, _: (bool,)| Ok("paid".to_owned()))
         .build()

@@ -160,13 +160,13 @@ mod wrong {
 
 #[cfg(wrong = "no_finish")]
 mod wrong {
-    use rounds::{Posed, Steps};
+    use rounds::{Steps, asked::DeclaredQuestion};
 
     use super::*;
 
     fn steps() {
         let _ = Steps::<Shop, Trip>::new("book", "Book a trip")
-            .step::<bool, _, _>("sure", async |_, ()| Ok(Posed::form("Sure?")))
+            .step::<bool, _, _>("sure", async |_, ()| Ok(DeclaredQuestion::form("Sure?")))
             .build();
     }
 }

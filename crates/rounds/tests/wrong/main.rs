@@ -33,7 +33,7 @@ fn a_wrong_handler_is_told_what_to_write_instead() {
         ("form", &["`Seat` cannot be asked for with a form", "derive `serde::Deserialize` and `schemars::JsonSchema`"]),
         ("arguments", &["`JsonSchema` is not implemented for `Bare`"]),
         ("not_send", &["future returned by `book` is not `Send`", "has type `Rc<std::string::String>`"]),
-        ("no_question", &["`Trip` is not a question that", "write `impl rounds::FixedQuestion for Trip`"]),
+        ("no_question", &["`Trip` is not a question that", "write `impl rounds::asked::FixedQuestion for Trip`"]),
         ("no_step", &["there is no step to finish", "add one with `.step("]),
         ("no_finish", &["no method named `build` found for struct `Steps<"]),
     ] {

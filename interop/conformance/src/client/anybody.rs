@@ -4,8 +4,9 @@
 
 use rmcp::model::{CreateMessageResult, JsonObject, ListRootsResult, SamplingMessage};
 use rounds::{
-    BoxFuture, Kind,
-    client::{Answer, BoxError, Field, FieldKind, Question, Responder},
+    client::{AskedQuestion, BoxError, Field, FieldKind, Responder, UserAnswer},
+    observe::QuestionKind,
+    time::BoxFuture,
 };
 use serde_json::{Value, json};
 
@@ -13,28 +14,28 @@ use serde_json::{Value, json};
 pub(crate) struct Anybody;
 
 impl Responder for Anybody {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         Box::pin(async move {
             Ok(match question.kind() {
-                Kind::Form => Answer::Form(fill_in(&question)),
-                Kind::Url => Answer::Visit,
-                Kind::Sample => {
+                QuestionKind::Form => UserAnswer::Form(fill_in(&question)),
+                QuestionKind::Url => UserAnswer::Visit,
+                QuestionKind::Sample => {
                     let said = SamplingMessage::assistant_text("Whatever fits.");
-                    Answer::Sample(Box::new(CreateMessageResult::new(said, "no-model".to_owned())))
+                    UserAnswer::Sample(Box::new(CreateMessageResult::new(said, "no-model".to_owned())))
                 }
-                Kind::Roots => Answer::Roots(ListRootsResult::new(Vec::new())),
+                QuestionKind::Roots => UserAnswer::Roots(ListRootsResult::new(Vec::new())),
                 other => return Err(format!("what is {other:?}?").into()),
             })
         })
     }
 
-    fn can(&self, _kind: Kind) -> bool {
+    fn can(&self, _kind: QuestionKind) -> bool {
         true
     }
 }
 
 /// A form with all of its fields.
-pub(crate) fn fill_in(question: &Question) -> JsonObject {
+pub(crate) fn fill_in(question: &AskedQuestion) -> JsonObject {
     question.fields().iter().map(|field| (field.name.clone(), value(field))).collect()
 }
 

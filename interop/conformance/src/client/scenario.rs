@@ -6,7 +6,7 @@ use rmcp::{
     object,
     service::RunningService,
 };
-use rounds::client::{BoxError, Call, Done, Host, Limits, Outcome, Pending, Sent, drive};
+use rounds::client::{BoxError, Call, Done, DriveLimits, DriveOutcome, Host, Pending, Sent, drive};
 use serde_json::{Value, json};
 
 use crate::anybody::{Anybody, fill_in};
@@ -52,7 +52,7 @@ async fn rounds(client: &Client) -> Result<(), BoxError> {
         Sent::Done(_) => {}
         other => return Err(format!("it asks once more: {other:?}").into()),
     }
-    drive(client, without, &Anybody, Limits::default()).await?;
+    drive(client, without, &Anybody, DriveLimits::default()).await?;
     Ok(())
 }
 
@@ -98,8 +98,8 @@ async fn call(client: &Client, tool: &str, arguments: JsonObject) -> Result<Done
 }
 
 async fn run(client: &Client, call: Call) -> Result<Done, BoxError> {
-    match drive(client, call, &Anybody, Limits::default()).await? {
-        Outcome::Done(done) => Ok(done),
+    match drive(client, call, &Anybody, DriveLimits::default()).await? {
+        DriveOutcome::Done(done) => Ok(done),
         other => Err(format!("it has not ended: {other:?}").into()),
     }
 }

@@ -64,7 +64,7 @@ impl Conformance {
             (Given::Declined | Given::Cancelled, _) => Ok(text("state-ok: not confirmed")),
             _ => {
                 let state = Asked { at_round: round.number() };
-                round.asks().form::<Confirmed>("confirm", "Please confirm").state(&state).send()
+                round.questions().form::<Confirmed>("confirm", "Please confirm").state(&state).send()
             }
         }
     }

@@ -6,7 +6,7 @@ use rmcp::{
     model::{ContentBlock, PromptMessage, ResourceContents, Role},
     prompt, prompt_router, schemars,
 };
-use rounds::{Given, PromptResponse, Round};
+use rounds::{Given, Round, prompt::PromptResponse};
 use serde::Deserialize;
 
 use crate::{Conformance, content::PNG};

@@ -16,7 +16,7 @@ use std::{
 use rmcp::{RoleClient, service::RunningService, transport::StreamableHttpClientTransport};
 use rounds::{
     Era,
-    client::{BoxError, Call, Done, Host, Limits, Outcome, Pending, SendError, Sent, Server, drive},
+    client::{BoxError, Call, Done, DriveLimits, DriveOutcome, Host, Pending, SendError, Sent, Server, drive},
 };
 use serde_json::Value;
 use tokio::process::{Child, Command};
@@ -85,8 +85,8 @@ async fn connect(
 async fn drive_through(client: &Client, person: &Person, flow: &Flow) -> Result<(), BoxError> {
     person.meets(flow);
     let call = Call::tool(&flow.tool, flow.arguments.clone());
-    match drive(client, call, person, Limits::default()).await? {
-        Outcome::Done(done) => check(flow, &done)?,
+    match drive(client, call, person, DriveLimits::default()).await? {
+        DriveOutcome::Done(done) => check(flow, &done)?,
         other => return Err(format!("{flow}: it has not ended: {other:?}").into()),
     }
     person.was_asked_everything()

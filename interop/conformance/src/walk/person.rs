@@ -6,8 +6,9 @@ use std::{
 };
 
 use rounds::{
-    BoxFuture, Kind,
-    client::{Answer, BoxError, Question, Responder},
+    client::{AskedQuestion, BoxError, Responder, UserAnswer},
+    observe::QuestionKind,
+    time::BoxFuture,
 };
 
 use crate::flows::{Asked, Flow};
@@ -26,7 +27,7 @@ impl Person {
     }
 
     /// Answers a question of the round that it is. What is pushed has no key, and is known by its words.
-    pub(crate) fn says(&self, question: &Question) -> Result<Answer, BoxError> {
+    pub(crate) fn says(&self, question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
         let mut rounds = self.rounds();
         let wrong = || format!("asked {:?} under {:?}", question.message(), question.key());
         let round = rounds.iter_mut().find(|round| !round.is_empty()).ok_or_else(wrong)?;
@@ -36,10 +37,10 @@ impl Person {
         let key = round.iter_mut().find_map(|(key, asked)| is_it(key, asked).then(|| key.clone())).ok_or_else(wrong)?;
         let said = round.remove(&key).ok_or_else(wrong)?.answer;
         Ok(match (said.action.as_str(), question.kind()) {
-            ("accept", Kind::Form) => Answer::Form(said.content.unwrap_or_default()),
-            ("accept", Kind::Url) if question.url() == Some("https://example.com/sign-in") => Answer::Visit,
-            ("decline", _) => Answer::Decline,
-            ("cancel", _) => Answer::Cancel,
+            ("accept", QuestionKind::Form) => UserAnswer::Form(said.content.unwrap_or_default()),
+            ("accept", QuestionKind::Url) if question.url() == Some("https://example.com/sign-in") => UserAnswer::Visit,
+            ("decline", _) => UserAnswer::Decline,
+            ("cancel", _) => UserAnswer::Cancel,
             _ => return Err(wrong().into()),
         })
     }
@@ -50,7 +51,7 @@ impl Person {
 }
 
 impl Responder for Person {
-    fn answer(&self, question: Question) -> BoxFuture<'_, Result<Answer, BoxError>> {
+    fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         let answer = self.says(&question);
         Box::pin(async move { answer })
     }

@@ -11,10 +11,10 @@ use crate::{
         policy::error::FlowError,
         seal::{
             digest::Fingerprint,
-            envelope::{Asked, Kind, Posed, Posing, Settled},
+            envelope::{Asked, PosedQuestion, Posing, QuestionKind, Settled},
         },
     },
-    shared::check::Problem,
+    shared::check::InvalidAnswer,
 };
 
 /// One answer, as far as its kind alone can tell.
@@ -24,37 +24,39 @@ pub(crate) enum Received {
     Accepted(Arc<Value>),
     Declined,
     Cancelled,
-    Malformed(Problem),
+    Malformed(InvalidAnswer),
 }
 
 impl Received {
     /// Reads an answer. It carries no discriminator, so the kind is what the question asked for.
-    pub(crate) fn read(kind: Kind, raw: Cow<'_, Value>) -> Self {
+    pub(crate) fn read(kind: QuestionKind, raw: Cow<'_, Value>) -> Self {
         let accepted = |content| Self::Accepted(Arc::new(content));
         match kind {
-            Kind::Form | Kind::Url => match raw.get("action").and_then(Value::as_str) {
-                Some("accept") if kind == Kind::Url => accepted(Value::Null),
+            QuestionKind::Form | QuestionKind::Url => match raw.get("action").and_then(Value::as_str) {
+                Some("accept") if kind == QuestionKind::Url => accepted(Value::Null),
                 Some("accept") => match content(raw) {
                     Some(content @ Value::Object(_)) => accepted(content),
                     None | Some(Value::Null) => accepted(Value::Object(Default::default())),
-                    Some(_) => Self::Malformed(Problem::whole("the answer's content is not an object")),
+                    Some(_) => Self::Malformed(InvalidAnswer::whole("the answer's content is not an object")),
                 },
                 // Content on a decline is not looked at: nobody agreed to it.
                 Some("decline") => Self::Declined,
                 Some("cancel") => Self::Cancelled,
-                _ => Self::Malformed(Problem::whole("the answer's action is none of accept, decline and cancel")),
+                _ => Self::Malformed(InvalidAnswer::whole("the answer's action is none of accept, decline and cancel")),
             },
-            Kind::Sample | Kind::Roots if raw.is_object() => accepted(raw.into_owned()),
-            Kind::Sample | Kind::Roots => Self::Malformed(Problem::whole("the answer is not an object")),
+            QuestionKind::Sample | QuestionKind::Roots if raw.is_object() => accepted(raw.into_owned()),
+            QuestionKind::Sample | QuestionKind::Roots => {
+                Self::Malformed(InvalidAnswer::whole("the answer is not an object"))
+            }
         }
     }
 
     /// The answer as it is on the wire, for a handler that reads it there. None for one that makes no sense.
-    pub(crate) fn to_raw(&self, kind: Kind) -> Option<Value> {
+    pub(crate) fn to_raw(&self, kind: QuestionKind) -> Option<Value> {
         Some(match (self, kind) {
-            (Self::Accepted(content), Kind::Form) => json!({ "action": "accept", "content": **content }),
-            (Self::Accepted(_), Kind::Url) => json!({ "action": "accept" }),
-            (Self::Accepted(result), Kind::Sample | Kind::Roots) => (**result).clone(),
+            (Self::Accepted(content), QuestionKind::Form) => json!({ "action": "accept", "content": **content }),
+            (Self::Accepted(_), QuestionKind::Url) => json!({ "action": "accept" }),
+            (Self::Accepted(result), QuestionKind::Sample | QuestionKind::Roots) => (**result).clone(),
             (Self::Declined, _) => json!({ "action": "decline" }),
             (Self::Cancelled, _) => json!({ "action": "cancel" }),
             (Self::Malformed(_), _) => return None,
@@ -76,7 +78,7 @@ pub(crate) struct Answers {
     held: Vec<(String, Held)>,
     posing: Posing,
     /// What the library asks from here on. No answer that is held is one to these.
-    posed_now: Vec<Posed>,
+    posed_now: Vec<PosedQuestion>,
     /// The questions of the library's whose answers were taken.
     taken: Vec<(String, Fingerprint)>,
 }
@@ -84,7 +86,7 @@ pub(crate) struct Answers {
 #[derive(Debug, Clone)]
 enum Held {
     /// To a question that was asked, so its kind is known.
-    Asked(Kind, Received),
+    Asked(QuestionKind, Received),
     /// Settled in an earlier round without content: of any kind.
     Refused(Received),
     /// Came with no state: nobody knows what was asked.
@@ -138,7 +140,7 @@ impl Answers {
     }
 
     /// Takes the answers that came to questions over the live connection. What came uninvited before them is forgotten.
-    pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, Kind, Received)>) {
+    pub(crate) fn receive(&mut self, received: impl IntoIterator<Item = (String, QuestionKind, Received)>) {
         self.posing = self.posing();
         self.posed_now.clear();
         self.taken.clear();
@@ -178,7 +180,7 @@ impl Answers {
     }
 
     /// The answer to this question, if there is one and it is of this kind.
-    pub(crate) fn get(&self, key: &str, wanted: Kind) -> Option<Received> {
+    pub(crate) fn get(&self, key: &str, wanted: QuestionKind) -> Option<Received> {
         match self.held(key)? {
             Held::Asked(kind, answer) => (*kind == wanted).then(|| answer.clone()),
             Held::Refused(answer) => Some(answer.clone()),
@@ -187,18 +189,18 @@ impl Answers {
     }
 
     /// The answer to a question that the library asked, whatever its kind. Nobody else's is looked at, asked or not.
-    pub(crate) fn to_posed(&self, key: &str) -> Option<(Kind, Received)> {
+    pub(crate) fn to_posed(&self, key: &str) -> Option<(QuestionKind, Received)> {
         self.posed(key)?;
         match self.held(key)? {
             Held::Asked(kind, answer) => Some((*kind, answer.clone())),
             // Its kind no longer matters.
-            Held::Refused(answer) => Some((Kind::Form, answer.clone())),
+            Held::Refused(answer) => Some((QuestionKind::Form, answer.clone())),
             Held::Unsolicited(_) => None,
         }
     }
 
     /// The question that the library asked under this key in an earlier round, if it asked one.
-    pub(crate) fn posed(&self, key: &str) -> Option<&Posed> {
+    pub(crate) fn posed(&self, key: &str) -> Option<&PosedQuestion> {
         self.posing.posed.iter().find(|posed| posed.key == key)
     }
 
@@ -214,7 +216,7 @@ impl Answers {
             return Err(FlowError::DuplicateKey { key: key.to_owned() });
         }
         self.posed_now.retain(|posed| posed.key != key);
-        self.posed_now.push(Posed { key: key.to_owned(), question, asked_again });
+        self.posed_now.push(PosedQuestion { key: key.to_owned(), question, asked_again });
         Ok(())
     }
 
@@ -263,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(key: &str, kind: Kind) -> Asked {
+    fn asked(key: &str, kind: QuestionKind) -> Asked {
         Asked { key: key.to_owned(), kind }
     }
 
@@ -276,7 +278,7 @@ mod tests {
     }
 
     /// As it reads one that it may keep, and one that it may not.
-    fn read(kind: Kind, raw: &Value) -> Received {
+    fn read(kind: QuestionKind, raw: &Value) -> Received {
         let read = Received::read(kind, Cow::Borrowed(raw));
         assert_eq!(Received::read(kind, Cow::Owned(raw.clone())), read);
         read
@@ -285,18 +287,18 @@ mod tests {
     #[test]
     fn only_what_was_asked_is_looked_at() {
         let sent = sent(json!({"units": {"action": "accept", "content": {}}, "admin": {"action": "accept"}}));
-        let answers = Answers::solicited(&[], Posing::default(), &[asked("units", Kind::Form)], &sent);
-        assert_eq!(answers.get("units", Kind::Form), Some(accepted(json!({}))));
-        assert_eq!(answers.get("admin", Kind::Form), None);
-        assert_eq!(answers.get("units", Kind::Sample), None, "it was asked as a form");
+        let answers = Answers::solicited(&[], Posing::default(), &[asked("units", QuestionKind::Form)], &sent);
+        assert_eq!(answers.get("units", QuestionKind::Form), Some(accepted(json!({}))));
+        assert_eq!(answers.get("admin", QuestionKind::Form), None);
+        assert_eq!(answers.get("units", QuestionKind::Sample), None, "it was asked as a form");
     }
 
     #[test]
     fn content_on_a_decline_or_a_cancel_is_ignored() {
         for (action, answer) in [("decline", Received::Declined), ("cancel", Received::Cancelled)] {
             let raw = json!({"action": action, "content": {"units": "metric"}});
-            assert_eq!(read(Kind::Form, &raw), answer);
-            assert_eq!(read(Kind::Url, &raw), answer);
+            assert_eq!(read(QuestionKind::Form, &raw), answer);
+            assert_eq!(read(QuestionKind::Url, &raw), answer);
         }
     }
 
@@ -304,10 +306,10 @@ mod tests {
     fn an_answer_of_another_kind_or_of_no_kind_is_malformed() {
         let message = json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"});
         for raw in [message, json!(null), json!("accept"), json!([]), json!({"action": 1}), json!({"action": "yes"})] {
-            assert!(matches!(read(Kind::Form, &raw), Received::Malformed(_)), "{raw}");
+            assert!(matches!(read(QuestionKind::Form, &raw), Received::Malformed(_)), "{raw}");
         }
-        assert!(matches!(read(Kind::Form, &json!({"action": "accept", "content": 1})), Received::Malformed(_)));
-        assert!(matches!(read(Kind::Roots, &json!("x")), Received::Malformed(_)));
+        assert!(matches!(read(QuestionKind::Form, &json!({"action": "accept", "content": 1})), Received::Malformed(_)));
+        assert!(matches!(read(QuestionKind::Roots, &json!("x")), Received::Malformed(_)));
     }
 
     #[test]
@@ -316,27 +318,27 @@ mod tests {
             "a": {"action": "accept", "content": {"a": 1}}, "b": {"action": "decline"},
             "c": {"action": "cancel"}, "d": {"action": "nonsense"},
         }));
-        let all = ["a", "b", "c", "d", "e"].map(|key| asked(key, Kind::Form));
+        let all = ["a", "b", "c", "d", "e"].map(|key| asked(key, QuestionKind::Form));
         let first = Answers::solicited(&[], Posing::default(), &all, &sent);
-        let settled = first.settled(&[Asked { key: "a", kind: Kind::Form }]);
+        let settled = first.settled(&[Asked { key: "a", kind: QuestionKind::Form }]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
         let second = Answers::solicited(&first.settled(&[]), Posing::default(), &[], &InputResponses::new());
-        assert_eq!(second.get("a", Kind::Form), Some(accepted(json!({"a": 1}))));
-        assert_eq!(second.get("b", Kind::Form), Some(Received::Declined));
-        assert_eq!(second.get("d", Kind::Form), None);
+        assert_eq!(second.get("a", QuestionKind::Form), Some(accepted(json!({"a": 1}))));
+        assert_eq!(second.get("b", QuestionKind::Form), Some(Received::Declined));
+        assert_eq!(second.get("d", QuestionKind::Form), None);
         assert_eq!(second.settled(&[]), first.settled(&[]), "and again in the round after");
     }
 
     #[test]
     fn only_what_the_library_asked_is_an_answer_to_it() {
         let sent = sent(json!({"class": {"action": "accept", "content": {}}}));
-        let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", Kind::Form)], &sent);
+        let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", QuestionKind::Form)], &sent);
         assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
         assert!(!answers.clashes("class"));
         answers.pose("class", [1; 16], 0).unwrap();
         assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is no answer to it");
-        let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", Kind::Form)], &sent);
-        assert_eq!(answered.to_posed("class"), Some((Kind::Form, accepted(json!({})))));
+        let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", QuestionKind::Form)], &sent);
+        assert_eq!(answered.to_posed("class"), Some((QuestionKind::Form, accepted(json!({})))));
         assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
         answered.pose("class", [2; 16], 1).unwrap();
         assert!(!answered.clashes("class"), "the library may ask anew");
@@ -353,8 +355,8 @@ mod tests {
     #[test]
     fn what_came_uninvited_is_forgotten_when_answers_come_that_were_asked_for() {
         let mut answers = Answers::unsolicited(sent(json!({"a": {"action": "decline"}, "b": {"action": "decline"}})));
-        answers.receive([("a".to_owned(), Kind::Form, accepted(json!({})))]);
-        assert_eq!(answers.get("a", Kind::Form), Some(accepted(json!({}))));
-        assert_eq!(answers.get("b", Kind::Form), None);
+        answers.receive([("a".to_owned(), QuestionKind::Form, accepted(json!({})))]);
+        assert_eq!(answers.get("a", QuestionKind::Form), Some(accepted(json!({}))));
+        assert_eq!(answers.get("b", QuestionKind::Form), None);
     }
 }

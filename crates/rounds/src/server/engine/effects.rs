@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::view::View;
 use crate::{
     server::{
-        ledger::{Bid, ClaimId, Claimed, Fence, Orphan, What},
+        ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, OwnerLost},
         policy::{
             error::{FlowError, place},
             limits::Limits,
@@ -24,7 +24,7 @@ use crate::{
 
 /// The effects of a flow, as far as this leg knows: those that came sealed in the state, and those it has had itself.
 #[derive(Debug, Default)]
-pub(crate) struct Onces {
+pub(crate) struct Effects {
     known: Mutex<Known>,
     /// The round that this leg answers; none on the first leg, of which no other leg will ever know.
     answered: Option<Answered>,
@@ -85,7 +85,7 @@ impl Known {
         };
         let attempt = Attempt::new(self.step.clone(), failure);
         let left = limits.room().saturating_sub(self.bytes() + name.len());
-        let (bytes, limit) = (attempt.text.len(), limits.once_bytes.min(left));
+        let (bytes, limit) = (attempt.text.len(), limits.effect_bytes.min(left));
         if bytes > limit {
             let why = format!("its failure takes {bytes} bytes, and there is room for {limit}");
             return self.not_recorded(name, why);
@@ -100,7 +100,7 @@ impl Known {
     }
 }
 
-impl Onces {
+impl Effects {
     pub(crate) fn of(values: Vec<(String, String)>, answered: Answered) -> Self {
         let mut known = Known::default();
         for (name, value) in values {
@@ -211,7 +211,7 @@ impl View {
         // What did not happen may be tried again under the same name.
         let failed = |error: &FlowError| self.frame.onces.known().fail(name, error, &self.frame.core.limits);
         let fence = match self.claim_once(name).await {
-            Err(error) if matches!(error, FlowError::OnceLost { .. }) => {
+            Err(error) if matches!(error, FlowError::EffectLost { .. }) => {
                 self.frame.onces.known().values.insert(name.to_owned(), LOST.to_owned());
                 return Err(error);
             }
@@ -247,7 +247,7 @@ impl View {
         };
         if known.used.contains(name) {
             // Whether it is in use may be another matter on the next leg.
-            return refused(known, FlowError::DuplicateOnce { name: name.to_owned() });
+            return refused(known, FlowError::DuplicateEffect { name: name.to_owned() });
         }
         if let Some(failure) = known.meet_failure(name) {
             return Err(failure.into());
@@ -258,12 +258,12 @@ impl View {
         }
         // An earlier run of the handler has left it to a task.
         if known.under_way.contains(name) {
-            return refused(known, FlowError::OnceLost { name: name.to_owned() });
+            return refused(known, FlowError::EffectLost { name: name.to_owned() });
         }
-        if known.count() >= limits.onces {
-            return refused(known, FlowError::TooManyOnces { limit: limits.onces });
+        if known.count() >= limits.effects {
+            return refused(known, FlowError::TooManyEffects { limit: limits.effects });
         }
-        let (room, bytes) = (limits.room(), known.bytes() + name.len() + limits.once_bytes);
+        let (room, bytes) = (limits.room(), known.bytes() + name.len() + limits.effect_bytes);
         if bytes > room {
             return refused(known, FlowError::StateTooLarge { bytes, limit: room });
         }
@@ -280,7 +280,7 @@ impl View {
     /// Whether an effect of this name may still run or be met in this run.
     pub(crate) fn unused_once(&self, name: &str) -> Result<(), FlowError> {
         match self.frame.onces.known().used.contains(name) {
-            true => Err(FlowError::DuplicateOnce { name: name.to_owned() }),
+            true => Err(FlowError::DuplicateEffect { name: name.to_owned() }),
             false => Ok(()),
         }
     }
@@ -298,7 +298,8 @@ impl View {
         let keep = core.keep(answered.span.deadline_remembered_until(), self.frame.principal);
         let give_up = keep.now + core.limits.wait;
         let id = self.once_id(name);
-        let mut bid = Bid { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: Orphan::Free };
+        let mut bid =
+            ClaimRequest { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: OwnerLost::Free };
         self.frame.onces.known().claimed.push((name.to_owned(), id));
         loop {
             bid.keep.now = core.now();
@@ -307,7 +308,7 @@ impl View {
                 Claimed::Fresh { fence, .. } => return Ok(Turn::Run(Some(fence))),
                 Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
                 Claimed::Running(waiting) => waiting,
-                _ => return Err(FlowError::OnceLost { name: name.to_owned() }),
+                _ => return Err(FlowError::EffectLost { name: name.to_owned() }),
             };
             let left = give_up.since(bid.keep.now);
             if left.is_zero() {
@@ -336,7 +337,7 @@ impl View {
     }
 
     fn once_id(&self, name: &str) -> ClaimId {
-        ClaimId { what: What::Once(self.once_digest(name)), ..self.round.claim() }
+        ClaimId { what: ClaimKind::Once(self.once_digest(name)), ..self.round.claim() }
     }
 
     fn once_digest(&self, name: &str) -> Digest {
@@ -346,7 +347,7 @@ impl View {
 
 /// An effect that has begun, until it has come to its end or was given up.
 struct UnderWay<'a> {
-    onces: &'a Onces,
+    onces: &'a Effects,
     name: &'a str,
     ended: bool,
 }
@@ -406,7 +407,7 @@ impl Release<'_> {
         let json = serde_json::to_string(value);
         // Others that were under way at the same time may have taken the room.
         let left = frame.core.limits.room().saturating_sub(frame.onces.known().bytes() + self.name.len());
-        let fits = |json: &&String| json.len() <= frame.core.limits.once_bytes.min(left);
+        let fits = |json: &&String| json.len() <= frame.core.limits.effect_bytes.min(left);
         if let Some(fence) = self.fence.take() {
             let kept = json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes());
             let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
@@ -422,7 +423,7 @@ impl Release<'_> {
         frame.onces.known().values.insert(self.name.to_owned(), kept.to_owned());
         match json {
             Ok(json) if fits(&&json) => Ok(()),
-            Ok(_) => Err(FlowError::OnceLost { name: self.name.to_owned() }),
+            Ok(_) => Err(FlowError::EffectLost { name: self.name.to_owned() }),
             Err(error) => {
                 // A later leg would find that the value is lost, which is another error.
                 let why = format!("its value cannot be written as JSON: {error}");
@@ -435,7 +436,7 @@ impl Release<'_> {
     async fn give_back(&mut self) {
         if let Some(fence) = self.fence.take() {
             let id = self.view.once_id(self.name);
-            drop(self.view.frame.core.ledger.release(id, fence, Orphan::Free, false).await);
+            drop(self.view.frame.core.ledger.release(id, fence, OwnerLost::Free, false).await);
         }
     }
 }
@@ -444,7 +445,7 @@ impl Drop for Release<'_> {
     fn drop(&mut self) {
         let (Some(fence), Ok(runtime)) = (self.fence.take(), tokio::runtime::Handle::try_current()) else { return };
         let (core, id) = (self.view.frame.core.clone(), self.view.once_id(self.name));
-        runtime.spawn(async move { core.ledger.release(id, fence, Orphan::Free, false).await });
+        runtime.spawn(async move { core.ledger.release(id, fence, OwnerLost::Free, false).await });
     }
 }
 
@@ -463,7 +464,7 @@ pub(crate) const LOST: &str = "";
 /// The value of an effect that has happened.
 pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, FlowError> {
     if value == LOST {
-        return Err(FlowError::OnceLost { name: name.to_owned() });
+        return Err(FlowError::EffectLost { name: name.to_owned() });
     }
     serde_json::from_str(value).map_err(|error| {
         tracing::warn!(target: "rounds", name, error = place(&error), "the value of an effect has another type now");
@@ -480,8 +481,8 @@ mod tests {
         Answered { span: Span { issued_at: then, expires_at: then, deadline: then }, fence: 1 }
     };
 
-    fn resumed(onces: &[(&str, &str)]) -> Onces {
-        Onces::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), ANSWERED)
+    fn resumed(onces: &[(&str, &str)]) -> Effects {
+        Effects::of(onces.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(), ANSWERED)
     }
 
     #[test]
@@ -545,7 +546,7 @@ mod tests {
     fn an_effect_is_spent_when_its_value_is_carried_and_not_when_only_a_failed_attempt_is() {
         use crate::server::seal::envelope::{Kept, Posing, Resume};
         let onces = resumed(&[("paid", "1"), ("failed", r#"!{"failure":{"Words":"no"}}"#), ("lost", LOST)]);
-        let id = |number| ClaimId { flow: crate::FlowId::from_bytes([1; 16]), what: What::Round(number) };
+        let id = |number| ClaimId { flow: crate::FlowId::from_bytes([1; 16]), what: ClaimKind::Round(number) };
         onces.known().claimed =
             ["paid", "failed", "lost", "under way"].into_iter().map(str::to_owned).zip((1..).map(id)).collect();
         let carried = |onces| Resume::of(Kept { onces, ..Kept::default() }, Posing::default());

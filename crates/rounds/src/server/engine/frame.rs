@@ -35,7 +35,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{
     answer::{Answers, Received},
     core::Core,
-    effects::Onces,
+    effects::Effects,
     exchange::Response,
     frames::Slot,
     journal::{Fault, Journal},
@@ -56,7 +56,7 @@ use crate::{
         seal::{
             Digest, FlowId,
             digest::Fingerprint,
-            envelope::{Kind, Method, Span},
+            envelope::{Method, QuestionKind, Span},
             journal::Waiting,
         },
     },
@@ -80,7 +80,7 @@ pub(crate) struct Frame {
     /// What came of the questions that the handler declares, when its own code was not run for them.
     declared: Mutex<Option<Box<Declared>>>,
     /// The effects that have happened in this flow.
-    pub(crate) onces: Lazily<Onces>,
+    pub(crate) onces: Lazily<Effects>,
     pub(super) principal: Option<Digest>,
     /// What the context that the handler was called with takes.
     context_bytes: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Call<'a> {
     /// What its context takes of memory, about.
     pub(crate) context_bytes: usize,
     pub(crate) answers: Option<Answers>,
-    pub(crate) onces: Option<Onces>,
+    pub(crate) onces: Option<Effects>,
 }
 
 struct State {
@@ -228,7 +228,7 @@ struct Open {
     id: u32,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     asked: bool,
-    question: Question,
+    question: OpenQuestion,
     /// What it takes to send it again, should no answer come. It waits for long, and is kept as what takes little memory: the message
     /// of a form, and anything else as JSON text.
     sent: Option<Arc<str>>,
@@ -264,14 +264,14 @@ impl Open {
 
     /// What is counted for it while it waits.
     fn bytes(&self) -> usize {
-        let Question { key, message, .. } = &self.question;
+        let OpenQuestion { key, message, .. } = &self.question;
         let sent = self.sent.as_ref().filter(|sent| !Arc::ptr_eq(sent, message));
         size_of::<Self>() + key.len() + message.len() + sent.map_or(0, |sent| sent.len())
     }
 
     /// What the journal of a durable handler says of it.
     fn waiting(&self) -> Option<Waiting> {
-        let Question { key, digest, message, until, .. } = &self.question;
+        let OpenQuestion { key, digest, message, until, .. } = &self.question;
         let (key, text) = (key.to_string(), message.to_string().into());
         Some(Waiting { key, question: (*digest)?, text, until: *until })
     }
@@ -293,9 +293,9 @@ impl Open {
 }
 
 /// A question, ready to be asked.
-pub(crate) struct Question {
+pub(crate) struct OpenQuestion {
     pub(crate) key: Arc<str>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: QuestionKind,
     /// What is to be sent; nothing for a checkpoint, which only comes back.
     pub(crate) request: Option<Box<InputRequest>>,
     /// How it is made of its key, if it is a form.
@@ -488,7 +488,11 @@ impl Frame {
     }
 
     /// Opens a question. What this gives becomes its answer.
-    pub(crate) fn open(self: &Arc<Self>, mut question: Question, key_is_default: bool) -> Result<Opened, FlowError> {
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        mut question: OpenQuestion,
+        key_is_default: bool,
+    ) -> Result<Opened, FlowError> {
         let mut state = self.state();
         if state.ended {
             return Err(FlowError::FlowEnded);
@@ -628,7 +632,7 @@ impl Frame {
         let texts = self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
         let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
-        let onces = self.onces.get().map_or(0, Onces::bytes);
+        let onces = self.onces.get().map_or(0, Effects::bytes);
         let journal = self.journal.get().map_or(0, |journal| journal.kept_bytes());
         size_of::<Self>() + questions + texts + context + answers + onces + journal
     }
@@ -1007,8 +1011,8 @@ impl Driver {
             if self.frame.asks_nobody {
                 return Err(FlowError::NoPrincipal);
             }
-            if let Some(error) =
-                journal.and_then(|journal| journal.cannot_ask().or(self.frame.onces.get().and_then(Onces::cannot_ask)))
+            if let Some(error) = journal
+                .and_then(|journal| journal.cannot_ask().or(self.frame.onces.get().and_then(Effects::cannot_ask)))
             {
                 return Err(error);
             }
@@ -1085,7 +1089,7 @@ impl Driver {
         let mut pushed = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.asked) {
             open.asked = true;
-            let Question { key, kind, request, message, until, .. } = &mut open.question;
+            let OpenQuestion { key, kind, request, message, until, .. } = &mut open.question;
             let Some(request) = request.take() else { continue };
             let push = Push {
                 link: link.clone(),
@@ -1108,8 +1112,8 @@ impl Driver {
     /// starts the clock.
     fn admit_push(&mut self, asks: usize) -> Result<(), FlowError> {
         let core = &self.frame.core;
-        if asks > core.limits.asks {
-            return Err(FlowError::TooManyAsks { asks, limit: core.limits.asks });
+        if asks > core.limits.questions {
+            return Err(FlowError::TooManyQuestions { asks, limit: core.limits.questions });
         }
         if self.round >= core.limits.rounds {
             return Err(FlowError::TooManyRounds { limit: core.limits.rounds });

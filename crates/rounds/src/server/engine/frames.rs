@@ -26,10 +26,10 @@ pub(crate) struct Frames {
 #[derive(Default)]
 struct Parked {
     frames: HashMap<FlowId, Arc<Frame>>,
-    all: Share,
+    all: FrameShare,
     /// Of callers without a principal.
-    anonymous: Share,
-    per_principal: HashMap<Digest, Share>,
+    anonymous: FrameShare,
+    per_principal: HashMap<Digest, FrameShare>,
 }
 
 impl Frames {
@@ -69,7 +69,7 @@ impl Slot {
     /// Takes a place for this frame, if there is one left for it and for as many bytes.
     pub(super) fn take(frame: &Arc<Frame>, bytes: usize) -> Result<Self, FlowError> {
         let mut parked = frame.core.frames.parked();
-        parked.admit(&frame.core, frame.principal, Share { frames: 1, bytes })?;
+        parked.admit(&frame.core, frame.principal, FrameShare { frames: 1, bytes })?;
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
         Ok(Self { frame: frame.clone(), bytes })
@@ -82,9 +82,9 @@ impl Slot {
         }
         let Frame { core, principal, .. } = &*self.frame;
         let mut parked = core.frames.parked();
-        let before = Share { frames: 0, bytes: self.bytes };
+        let before = FrameShare { frames: 0, bytes: self.bytes };
         parked.leave(*principal, before);
-        let admitted = parked.admit(core, *principal, Share { frames: 0, bytes });
+        let admitted = parked.admit(core, *principal, FrameShare { frames: 0, bytes });
         match admitted {
             Ok(()) => self.bytes = bytes,
             // It counts for what it did, until it is dropped.
@@ -102,13 +102,13 @@ impl Drop for Slot {
         if parked.frames.get(&frame.flow).is_some_and(|parked| Arc::ptr_eq(parked, frame)) {
             parked.frames.remove(&frame.flow);
         }
-        parked.leave(frame.principal, Share { frames: 1, bytes: *bytes });
+        parked.leave(frame.principal, FrameShare { frames: 1, bytes: *bytes });
     }
 }
 
 impl Parked {
     /// Counts one more, if it is within all limits.
-    fn admit(&mut self, core: &Core, principal: Option<Digest>, more: Share) -> Result<(), FlowError> {
+    fn admit(&mut self, core: &Core, principal: Option<Digest>, more: FrameShare) -> Result<(), FlowError> {
         let Limits { frames, frame_bytes, frames_per_principal, frame_bytes_per_principal, .. } = core.limits;
         self.all.admits(more, frames, frame_bytes)?;
         match principal {
@@ -124,7 +124,7 @@ impl Parked {
         Ok(())
     }
 
-    fn add(&mut self, principal: Option<Digest>, more: Share) {
+    fn add(&mut self, principal: Option<Digest>, more: FrameShare) {
         self.all.add(more);
         match principal {
             Some(principal) => self.per_principal.entry(principal).or_default().add(more),
@@ -132,7 +132,7 @@ impl Parked {
         }
     }
 
-    fn leave(&mut self, principal: Option<Digest>, less: Share) {
+    fn leave(&mut self, principal: Option<Digest>, less: FrameShare) {
         self.all.subtract(less);
         let Some(principal) = principal else { return self.anonymous.subtract(less) };
         if let Some(theirs) = self.per_principal.get_mut(&principal) {
@@ -146,12 +146,12 @@ impl Parked {
 
 /// How many frames, and how many bytes of them.
 #[derive(Clone, Copy, Default)]
-struct Share {
+struct FrameShare {
     frames: usize,
     bytes: usize,
 }
 
-impl Share {
+impl FrameShare {
     fn admits(self, more: Self, frames: usize, bytes: usize) -> Result<(), FlowError> {
         if self.frames + more.frames > frames {
             return Err(FlowError::TooManyFrames { limit: frames });

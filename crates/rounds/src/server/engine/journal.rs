@@ -164,8 +164,8 @@ impl Journal {
             past: pages.entries.into_past(),
             state: Mutex::new(state),
             now,
-            limit: limits.onces,
-            entry_bytes: limits.once_bytes,
+            limit: limits.effects,
+            entry_bytes: limits.effect_bytes,
             bytes: limits.room(),
             dry: false,
             within: AtomicUsize::new(0),
@@ -539,7 +539,7 @@ mod tests {
 
     use super::*;
     use crate::server::seal::{
-        envelope::Kind,
+        envelope::QuestionKind,
         journal::{PagesWithoutTexts, RecordedFailure},
     };
 
@@ -550,7 +550,7 @@ mod tests {
     }
 
     fn answer(key: &str, words: &str) -> Entry {
-        let answer = Settled::Accepted { kind: Kind::Form, json: format!("{{\"{key}\":1}}") };
+        let answer = Settled::Accepted { kind: QuestionKind::Form, json: format!("{{\"{key}\":1}}") };
         Entry::Answer { key: key.to_owned(), question: digest(words), answer }
     }
 
@@ -631,7 +631,8 @@ mod tests {
 
     /// A leg that brings a no to each of these questions.
     fn answering(entries: Vec<Entry>, open: &[(&str, &str)]) -> Journal {
-        let asked: Vec<_> = open.iter().map(|(key, _)| Asked { key: (*key).to_owned(), kind: Kind::Form }).collect();
+        let asked: Vec<_> =
+            open.iter().map(|(key, _)| Asked { key: (*key).to_owned(), kind: QuestionKind::Form }).collect();
         let sent = open.iter().map(|(key, _)| ((*key).to_owned(), json!({"action": "decline"}))).collect();
         let open = open.iter().map(|(key, words)| waiting(key, words)).collect();
         Journal::resumed(Pages { entries: entries.into(), texts: vec![], open }, &asked, sent, &Limits::default(), NOON)
@@ -912,7 +913,7 @@ mod tests {
         let operation = back.begin().unwrap();
         assert!(operation.passes());
         assert!(!operation.passes(), "the next is to be waited at again");
-        let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+        let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
         let answering = Journal::resumed(Pages::default(), &asked, InputResponses::new(), &Limits::default(), NOON);
         assert!(!answering.begin().unwrap().passes(), "that round had a question");
         assert!(!Journal::empty(&Limits::default()).begin().unwrap().passes(), "the first leg comes from nowhere");
@@ -920,7 +921,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_for_the_question_as_it_was_asked_and_is_taken_once() {
-        let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+        let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
         let sent = InputResponses::from([
             ("seat".to_owned(), json!({"action": "decline"})),
             ("meal".to_owned(), json!({"action": "decline"})),
@@ -950,7 +951,7 @@ mod tests {
         let journal = journal(vec![]);
         let operation = journal.begin().unwrap();
         let json = "7".repeat(16 * 1024);
-        let answer = Settled::Accepted { kind: Kind::Form, json };
+        let answer = Settled::Accepted { kind: QuestionKind::Form, json };
         let answer = Entry::Answer { key: "x".to_owned(), question: digest("X?"), answer };
         assert!(matches!(operation.record(answer), Err(FlowError::EntryTooLarge { limit: 16_384, .. })));
         operation.record(value(15 * 1024)).unwrap();
@@ -1045,7 +1046,7 @@ mod tests {
         let late = |until: Option<u64>| {
             let until = until.map(Timestamp::from_millis);
             let pages = Pages { open: vec![Waiting { until, ..waiting("seat", "Seat?") }], ..Pages::default() };
-            let asked = [Asked { key: "seat".to_owned(), kind: Kind::Form }];
+            let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
             let journal = Journal::resumed(pages, &asked, InputResponses::new(), &Limits::default(), NOON);
             let reached = journal.begin().unwrap().reach("seat", digest("Seat?")).unwrap();
             assert_eq!((reached.answer, reached.until), (None, until));

@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use super::{
     answer::Answers,
     core::Core,
-    effects::{Answered, Onces},
+    effects::{Answered, Effects},
     exchange::{Exchange, Response},
     frame::{Call, Driver, Ending, Frame, Handler, Listener, Resumption, Step, Times},
     handlers::Handlers,
@@ -43,7 +43,7 @@ use super::{
 use crate::server::seal::journal::Pages;
 use crate::{
     server::{
-        ledger::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, Orphan, Spill},
+        ledger::{ClaimId, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Retention, Spill},
         policy::{
             error::{Failure, FlowError, Meaning},
             gate::{Era, Peer},
@@ -323,7 +323,7 @@ impl<'a> Leg<'a> {
         envelope: Box<Envelope>,
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
-        let (bid, orphan) = (self.bid(&envelope, &mut sent), Orphan::Free);
+        let (bid, orphan) = (self.bid(&envelope, &mut sent), OwnerLost::Free);
         let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &given.1.ct).await? {
             Won::Run { fence, spilled } => (fence, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
@@ -342,14 +342,14 @@ impl<'a> Leg<'a> {
         let view = match again {
             Again::Handler(kept, posed) => {
                 let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
-                let onces = Onces::of(kept.onces, answered);
+                let onces = Effects::of(kept.onces, answered);
                 let view = self.view(handler, Some(answers), Some(onces), kept.state.clone(), true, &given);
                 *given.0.answers() = Some(without_refused_content(sent));
                 *given.0.state() = kept.state;
                 view
             }
             Again::Journal(pages) => {
-                let onces = Onces::of(vec![], answered);
+                let onces = Effects::of(vec![], answered);
                 let view = self.view(handler, None, Some(onces), None, true, &given);
                 let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
                 // A frame is made for this leg, so nobody has set it before.
@@ -397,17 +397,17 @@ impl<'a> Leg<'a> {
     /// Gives back a round that was claimed and not run: whoever has its handler may still answer.
     async fn give_back(&self, fence: Fence) {
         // A ledger that is away may do it later, and otherwise the lease lapses.
-        drop(self.core.ledger.release(self.round.claim(), fence, Orphan::Free, false).await);
+        drop(self.core.ledger.release(self.round.claim(), fence, OwnerLost::Free, false).await);
     }
 
     /// What a leg brings along to claim its round. Of the answers, those to what was asked count.
-    fn bid(&self, envelope: &Envelope, sent: &mut InputResponses) -> Bid {
+    fn bid(&self, envelope: &Envelope, sent: &mut InputResponses) -> ClaimRequest {
         sent.retain(|key, _| envelope.asked.iter().any(|asked| asked.key == *key));
-        Bid {
+        ClaimRequest {
             answers: Digest::of_answers(envelope.flow, sent),
             keep: self.keep(envelope.span),
             lease: self.core.limits.lease,
-            orphan: if envelope.resume.waits() { Orphan::Dead } else { Orphan::Free },
+            orphan: if envelope.resume.waits() { OwnerLost::Dead } else { OwnerLost::Free },
         }
     }
 
@@ -464,7 +464,7 @@ impl<'a> Leg<'a> {
         &self,
         handler: &Arc<H>,
         answers: Option<Answers>,
-        onces: Option<Onces>,
+        onces: Option<Effects>,
         state: Option<String>,
         solicited: bool,
         (request, context): &(X, RequestContext<RoleServer>),
@@ -500,7 +500,12 @@ impl<'a> Leg<'a> {
     }
 
     /// Claims the round, waiting for an equal leg that is at work on it.
-    async fn claim(&self, mut bid: Bid, expires_at: Timestamp, leg_token: &CancellationToken) -> Result<Won, Stop> {
+    async fn claim(
+        &self,
+        mut bid: ClaimRequest,
+        expires_at: Timestamp,
+        leg_token: &CancellationToken,
+    ) -> Result<Won, Stop> {
         let give_up = bid.keep.now + self.core.limits.wait;
         let mut told = false;
         loop {
@@ -769,8 +774,8 @@ impl<'a> Leg<'a> {
         if requests.is_empty() && kept.is_none() && resume.is_none() {
             return Err(FlowError::NothingAsked);
         }
-        if requests.len() > limits.asks {
-            return Err(FlowError::TooManyAsks { asks: requests.len(), limit: limits.asks });
+        if requests.len() > limits.questions {
+            return Err(FlowError::TooManyQuestions { asks: requests.len(), limit: limits.questions });
         }
         if self.round.number >= limits.rounds {
             return Err(FlowError::TooManyRounds { limit: limits.rounds });
@@ -780,7 +785,7 @@ impl<'a> Leg<'a> {
         {
             return Err(FlowError::DuplicateKey { key: key.clone() });
         }
-        if let Some(error) = frame.onces.get().and_then(Onces::cannot_ask).filter(|_| resume.is_none()) {
+        if let Some(error) = frame.onces.get().and_then(Effects::cannot_ask).filter(|_| resume.is_none()) {
             return Err(error);
         }
         let asked = self.peer.admit(&requests)?;
@@ -800,7 +805,7 @@ impl<'a> Leg<'a> {
             resume: resume.unwrap_or_else(|| {
                 let answers = frame.answers();
                 let settled = answers.settled(&asked);
-                let onces = frame.onces.get().map(Onces::recorded).unwrap_or_default();
+                let onces = frame.onces.get().map(Effects::recorded).unwrap_or_default();
                 Resume::of(Kept { settled, onces, state: kept }, answers.posing())
             }),
             asked,
@@ -847,7 +852,7 @@ impl<'a> Leg<'a> {
 
     /// How long a round is remembered: longer than its token is good, as an instance whose clock is behind may still take
     /// it, and a leg that waits past its end is not to find the outcome forgotten.
-    fn keep(&self, span: Span) -> Keep {
+    fn keep(&self, span: Span) -> Retention {
         self.core.keep(span.remembered_until(), self.binding.principal)
     }
 
@@ -991,7 +996,7 @@ const NO_FENCE: Fence = 0;
 #[derive(Clone, Copy)]
 struct Held {
     fence: Fence,
-    orphan: Orphan,
+    orphan: OwnerLost,
     answers: Digest,
 }
 

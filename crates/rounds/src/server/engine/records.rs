@@ -6,7 +6,10 @@ use std::any::Any;
 use super::core::Core;
 use crate::{
     server::{
-        ledger::{Bid, ClaimId, Claimed, Fence, Keep, LedgerError, MemoryLedger, Share, Spill, record::Place},
+        ledger::{
+            ClaimId, ClaimRequest, Claimed, Fence, LedgerError, MemoryLedger, PrincipalShare, Retention, Spill,
+            record::Place,
+        },
         seal::Digest,
     },
     shared::clock::Timestamp,
@@ -20,22 +23,22 @@ impl Core {
 
     /// Whose share of the ledger the records of this principal count against. A ledger elsewhere does not get the digest itself, by which it
     /// could check whether a name that it knows is among them.
-    pub(crate) fn share(&self, principal: Option<Digest>) -> Share {
+    pub(crate) fn share(&self, principal: Option<Digest>) -> PrincipalShare {
         match principal {
-            None if self.identifies_principals() => Share::Anonymous,
-            None => Share::Common,
-            Some(principal) if self.keeps_to_itself() => Share::Principal(principal.half()),
-            Some(principal) => Share::Principal(self.record_keys().sealing().share(principal)),
+            None if self.identifies_principals() => PrincipalShare::Anonymous,
+            None => PrincipalShare::Common,
+            Some(principal) if self.keeps_to_itself() => PrincipalShare::Principal(principal.half()),
+            Some(principal) => PrincipalShare::Principal(self.record_keys().sealing().share(principal)),
         }
     }
 
     /// How long a record is kept from now on, of a flow of this principal.
-    pub(crate) fn keep(&self, until: Timestamp, principal: Option<Digest>) -> Keep {
-        Keep { now: self.now(), until: until + self.limits.wait, share: self.share(principal) }
+    pub(crate) fn keep(&self, until: Timestamp, principal: Option<Digest>) -> Retention {
+        Retention { now: self.now(), until: until + self.limits.wait, share: self.share(principal) }
     }
 
     /// Claims. What cannot be opened is as good as gone: it is never taken for something that has not happened.
-    pub(crate) async fn claim(&self, id: ClaimId, bid: Bid) -> Result<Claimed, LedgerError> {
+    pub(crate) async fn claim(&self, id: ClaimId, bid: ClaimRequest) -> Result<Claimed, LedgerError> {
         Ok(match self.ledger.claim(id, bid).await? {
             Claimed::Done(Some(kept)) => Claimed::Done(self.opened(Place::Outcome(id, bid.answers), kept)),
             Claimed::Fresh { fence, spilled: Some(kept) } => {

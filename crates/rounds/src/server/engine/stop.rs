@@ -3,7 +3,7 @@
 use rmcp::ErrorData;
 
 use crate::server::{
-    ledger::{LedgerError, Orphan},
+    ledger::{LedgerError, OwnerLost},
     policy::{
         error::{Failure, FlowError, Meaning, Wire},
         observe::Outcome,
@@ -36,9 +36,9 @@ impl Stop {
     }
 
     /// Replaces an error that asks for a retry with a final one where the flow cannot resume.
-    pub(super) fn for_good(self, orphan: Orphan) -> Self {
+    pub(super) fn for_good(self, orphan: OwnerLost) -> Self {
         match orphan {
-            Orphan::Dead if self.meaning == Meaning::Retry => {
+            OwnerLost::Dead if self.meaning == Meaning::Retry => {
                 ErrorData::internal_error("the call cannot go on: start it again", None).into()
             }
             _ => self,

@@ -6,12 +6,12 @@ use rmcp::{RoleServer, model::InputRequest, service::RequestContext};
 
 use super::frame::Frame;
 use crate::server::{
-    ledger::{ClaimId, What},
+    ledger::{ClaimId, ClaimKind},
     policy::{
         error::FlowError,
         gate::{Era, Peer},
     },
-    seal::{FlowId, envelope::Kind},
+    seal::{FlowId, envelope::QuestionKind},
 };
 
 /// One round of one flow. The first leg answers none, and has the number zero.
@@ -40,7 +40,7 @@ impl RoundId {
     }
 
     pub(crate) fn claim(self) -> ClaimId {
-        ClaimId { flow: self.in_ledger, what: What::Round(self.number) }
+        ClaimId { flow: self.in_ledger, what: ClaimKind::Round(self.number) }
     }
 }
 
@@ -83,12 +83,12 @@ impl View {
     }
 
     /// Whether a handler that is called again for each round can ask: there is a way, and the client declared it.
-    pub(crate) fn can(&self, kind: Kind) -> bool {
+    pub(crate) fn can(&self, kind: QuestionKind) -> bool {
         self.reaches() && self.peer.can(kind)
     }
 
     /// Whether this question can be asked by a handler that is called again for each round; if not, why not.
-    pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
+    pub(crate) fn permits(&self, kind: QuestionKind, request: &InputRequest) -> Result<(), FlowError> {
         match self.peer.era == Era::Legacy && self.frame.legacy().pushes().is_none() {
             true => Err(FlowError::LegacyClient),
             false => self.peer.permits(kind, request),

@@ -27,7 +27,7 @@ use crate::{
         digest::{Fingerprint, of_form},
     },
     shared::{
-        check::{Fields, Problem, Rule, object, required},
+        check::{Fields, InvalidAnswer, Rule, object, required},
         order,
     },
 };
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FormType for T {}
 /// Why a type cannot be asked for with a form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{type_name}` cannot be asked for with a form: {why}")]
-pub struct Unaskable {
+pub struct FormTypeError {
     type_name: &'static str,
     why: String,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Form<'a> {
 }
 
 /// Makes the form of a key.
-pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, Unaskable>;
+pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, FormTypeError>;
 
 /// What a type looks like, whatever the key it is asked under. Made once for each type, and kept for good.
 struct Shape {
@@ -83,21 +83,21 @@ enum Asked {
     Single(Rule, PrimitiveSchemaDefinition),
 }
 
-type Known = BTreeMap<TypeId, Result<&'static Shape, Unaskable>>;
+type Known = BTreeMap<TypeId, Result<&'static Shape, FormTypeError>>;
 
 static SHAPES: RwLock<Known> = RwLock::new(Known::new());
 
 impl<'a> Form<'a> {
     /// The form that asks for a `T` under this key.
-    pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, Unaskable> {
+    pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, FormTypeError> {
         let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
         Ok(Self { shape: known.unwrap_or_else(Self::shape::<T>)?, key })
     }
 
     /// What is the same for every key, made once.
     #[cold]
-    fn shape<T: FormType>() -> Result<&'static Shape, Unaskable> {
-        let shape = Shape::of::<T>().map_err(|why| Unaskable { type_name: std::any::type_name::<T>(), why });
+    fn shape<T: FormType>() -> Result<&'static Shape, FormTypeError> {
+        let shape = Shape::of::<T>().map_err(|why| FormTypeError { type_name: std::any::type_name::<T>(), why });
         let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
         shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
     }
@@ -150,7 +150,7 @@ impl<'a> Form<'a> {
     }
 
     /// Checks an answer against the schema, then makes the type of it.
-    pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, Problem> {
+    pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, InvalidAnswer> {
         let value = match &self.shape.fields {
             Asked::Of(fields, _) => Value::Object(fields.check(content)?),
             Asked::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
@@ -159,7 +159,7 @@ impl<'a> Form<'a> {
     }
 
     /// As [`read`](Self::read), of an answer as JSON text. Of a form with one field, nothing else is made than its value.
-    pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, Problem> {
+    pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, InvalidAnswer> {
         match &self.shape.fields {
             Asked::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
             Asked::Single(field, _) => made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?),
@@ -172,12 +172,12 @@ fn without_option(name: &str) -> &str {
     name.strip_prefix("Nullable_").unwrap_or(name)
 }
 
-fn made_of<T: FormType>(value: Value) -> Result<T, Problem> {
+fn made_of<T: FormType>(value: Value) -> Result<T, InvalidAnswer> {
     serde_json::from_value(value).map_err(unfit)
 }
 
-fn unfit(error: serde_json::Error) -> Problem {
-    Problem::whole(format!("does not fit: {error}"))
+fn unfit(error: serde_json::Error) -> InvalidAnswer {
+    InvalidAnswer::whole(format!("does not fit: {error}"))
 }
 
 /// The member of this name of an object that is JSON text. The others are passed over.
@@ -483,8 +483,8 @@ mod tests {
     fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
         let form = Form::of::<T>(key).unwrap();
         // An answer of the past is read from its text, and comes to the same.
-        let recalled: Result<T, Problem> = form.read_text(&content.to_string());
-        let read: Result<T, Problem> = form.read(&content);
+        let recalled: Result<T, InvalidAnswer> = form.read_text(&content.to_string());
+        let read: Result<T, InvalidAnswer> = form.read(&content);
         assert_eq!(read.is_ok(), recalled.is_ok(), "{content}");
         if content.is_object() {
             assert_eq!(read.as_ref().err(), recalled.as_ref().err());
@@ -688,7 +688,7 @@ mod tests {
     /// An answer to what was asked before this was an optional field still counts.
     #[test]
     fn an_option_has_the_fingerprint_of_what_it_may_have() {
-        let of = |form: Result<Form<'_>, Unaskable>| form.unwrap().fingerprint("Well?");
+        let of = |form: Result<Form<'_>, FormTypeError>| form.unwrap().fingerprint("Well?");
         assert_eq!(of(Form::of::<Option<String>>("note")), of(Form::of::<String>("note")));
     }
 

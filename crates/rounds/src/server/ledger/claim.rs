@@ -13,7 +13,7 @@ pub type Fence = u32;
 /// What becomes of a round whose owner is gone or gives it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Orphan {
+pub enum OwnerLost {
     /// It can be run again: by a retry, on any instance.
     Free,
     /// It cannot: what would go on is lost.
@@ -43,7 +43,7 @@ enum State {
 
 /// What a leg that wants to answer a round is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ClaimStep {
     /// It may run, under this fence.
     Fresh(Fence),
     /// The same answers are being worked on: wait.
@@ -63,28 +63,28 @@ impl Claim {
     }
 
     /// A leg asks for the round.
-    pub fn take(&mut self, answers: Digest, now: Timestamp, lease_until: Timestamp, orphan: Orphan) -> Step {
+    pub fn take(&mut self, answers: Digest, now: Timestamp, lease_until: Timestamp, orphan: OwnerLost) -> ClaimStep {
         match self.state {
-            State::Running { lease_until: until, .. } if until <= now && orphan == Orphan::Dead => {
+            State::Running { lease_until: until, .. } if until <= now && orphan == OwnerLost::Dead => {
                 self.state = State::Dead;
-                Step::Dead
+                ClaimStep::Dead
             }
             State::Running { answers: running, lease_until: until } => match (running == answers, until <= now) {
                 (true, true) => self.run(answers, lease_until),
-                (true, false) => Step::Running,
-                (false, _) => Step::AnsweredOtherwise,
+                (true, false) => ClaimStep::Running,
+                (false, _) => ClaimStep::AnsweredOtherwise,
             },
             State::Free => self.run(answers, lease_until),
-            State::Done { answers: done } if done == answers => Step::Done,
-            State::Done { .. } => Step::AnsweredOtherwise,
-            State::Dead => Step::Dead,
+            State::Done { answers: done } if done == answers => ClaimStep::Done,
+            State::Done { .. } => ClaimStep::AnsweredOtherwise,
+            State::Dead => ClaimStep::Dead,
         }
     }
 
-    fn run(&mut self, answers: Digest, lease_until: Timestamp) -> Step {
+    fn run(&mut self, answers: Digest, lease_until: Timestamp) -> ClaimStep {
         self.fence += 1;
         self.state = State::Running { answers, lease_until };
-        Step::Fresh(self.fence)
+        ClaimStep::Fresh(self.fence)
     }
 
     /// The owner says it is still there. False when it no longer is the owner.
@@ -110,11 +110,11 @@ impl Claim {
     }
 
     /// The owner gives up.
-    pub fn release(&mut self, fence: Fence, orphan: Orphan) {
+    pub fn release(&mut self, fence: Fence, orphan: OwnerLost) {
         if matches!(self.state, State::Running { .. }) && self.fence == fence {
             self.state = match orphan {
-                Orphan::Free => State::Free,
-                Orphan::Dead => State::Dead,
+                OwnerLost::Free => State::Free,
+                OwnerLost::Dead => State::Dead,
             };
         }
     }
@@ -164,15 +164,15 @@ mod tests {
 
     fn running() -> Claim {
         let mut claim = Claim::default();
-        assert_eq!(claim.take(metric(), at(0), at(30), Orphan::Free), Step::Fresh(1));
+        assert_eq!(claim.take(metric(), at(0), at(30), OwnerLost::Free), ClaimStep::Fresh(1));
         claim
     }
 
     #[test]
     fn equal_answers_wait_and_other_answers_are_refused_while_running() {
         let mut claim = running();
-        assert_eq!(claim.take(metric(), at(1), at(31), Orphan::Free), Step::Running);
-        assert_eq!(claim.take(imperial(), at(1), at(31), Orphan::Free), Step::AnsweredOtherwise);
+        assert_eq!(claim.take(metric(), at(1), at(31), OwnerLost::Free), ClaimStep::Running);
+        assert_eq!(claim.take(imperial(), at(1), at(31), OwnerLost::Free), ClaimStep::AnsweredOtherwise);
         assert_eq!(claim.running_until(), Some(at(30)), "a waiter does not extend the lease");
     }
 
@@ -180,20 +180,20 @@ mod tests {
     fn a_settled_claim_answers_the_same_and_refuses_other() {
         let mut claim = running();
         assert!(claim.settle(1));
-        assert_eq!(claim.take(metric(), at(1), at(31), Orphan::Free), Step::Done);
-        assert_eq!(claim.take(imperial(), at(1), at(31), Orphan::Free), Step::AnsweredOtherwise);
-        assert_eq!(claim.take(metric(), at(9999), at(9999), Orphan::Dead), Step::Done, "done stays done");
+        assert_eq!(claim.take(metric(), at(1), at(31), OwnerLost::Free), ClaimStep::Done);
+        assert_eq!(claim.take(imperial(), at(1), at(31), OwnerLost::Free), ClaimStep::AnsweredOtherwise);
+        assert_eq!(claim.take(metric(), at(9999), at(9999), OwnerLost::Dead), ClaimStep::Done, "done stays done");
         assert!(!claim.settle(1), "and is settled once");
     }
 
     #[test]
     fn a_lapsed_lease_is_taken_over_by_an_equal_retry_only_and_fences_the_old_owner_out() {
         let mut claim = running();
-        assert_eq!(claim.take(metric(), at(29), at(59), Orphan::Free), Step::Running);
-        assert_eq!(claim.take(imperial(), at(30), at(60), Orphan::Free), Step::AnsweredOtherwise);
-        assert_eq!(claim.take(metric(), at(30), at(60), Orphan::Free), Step::Fresh(2));
+        assert_eq!(claim.take(metric(), at(29), at(59), OwnerLost::Free), ClaimStep::Running);
+        assert_eq!(claim.take(imperial(), at(30), at(60), OwnerLost::Free), ClaimStep::AnsweredOtherwise);
+        assert_eq!(claim.take(metric(), at(30), at(60), OwnerLost::Free), ClaimStep::Fresh(2));
         assert!(!claim.renew(1, at(90)) && !claim.settle(1));
-        claim.release(1, Orphan::Free);
+        claim.release(1, OwnerLost::Free);
         assert_eq!(claim.running_until(), Some(at(60)), "the old owner cannot release it either");
         assert!(claim.renew(2, at(90)) && claim.settle(2));
     }
@@ -201,25 +201,25 @@ mod tests {
     #[test]
     fn a_lapsed_lease_of_a_flow_that_cannot_go_on_is_dead() {
         let mut claim = running();
-        assert_eq!(claim.take(metric(), at(30), at(60), Orphan::Dead), Step::Dead);
-        assert_eq!(claim.take(metric(), at(30), at(60), Orphan::Free), Step::Dead);
+        assert_eq!(claim.take(metric(), at(30), at(60), OwnerLost::Dead), ClaimStep::Dead);
+        assert_eq!(claim.take(metric(), at(30), at(60), OwnerLost::Free), ClaimStep::Dead);
         assert!(!claim.settle(1));
     }
 
     #[test]
     fn a_released_claim_is_free_for_any_answers_under_the_next_fence() {
         let mut claim = running();
-        claim.release(1, Orphan::Free);
-        assert_eq!(claim.take(imperial(), at(1), at(31), Orphan::Free), Step::Fresh(2));
-        claim.release(2, Orphan::Dead);
-        assert_eq!(claim.take(imperial(), at(1), at(31), Orphan::Free), Step::Dead);
+        claim.release(1, OwnerLost::Free);
+        assert_eq!(claim.take(imperial(), at(1), at(31), OwnerLost::Free), ClaimStep::Fresh(2));
+        claim.release(2, OwnerLost::Dead);
+        assert_eq!(claim.take(imperial(), at(1), at(31), OwnerLost::Free), ClaimStep::Dead);
     }
 
     #[test]
     fn a_renewed_lease_holds_longer() {
         let mut claim = running();
         assert!(claim.renew(1, at(40)));
-        assert_eq!(claim.take(metric(), at(39), at(69), Orphan::Free), Step::Running);
-        assert_eq!(claim.take(metric(), at(40), at(70), Orphan::Free), Step::Fresh(2));
+        assert_eq!(claim.take(metric(), at(39), at(69), OwnerLost::Free), ClaimStep::Running);
+        assert_eq!(claim.take(metric(), at(40), at(70), OwnerLost::Free), ClaimStep::Fresh(2));
     }
 }

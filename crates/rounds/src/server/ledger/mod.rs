@@ -11,7 +11,7 @@ pub mod suite;
 
 use std::{any::Any, fmt, time::Duration};
 
-pub use claim::{Claim, Fence, Orphan, Step};
+pub use claim::{Claim, ClaimStep, Fence, OwnerLost};
 pub use memory::MemoryLedger;
 
 use crate::{
@@ -47,7 +47,7 @@ pub trait Ledger: Any + Send + Sync {
     ///
     /// [`LedgerError::Full`] when a new record does not fit. Nothing has run then, and the leg is told to send the same request again. A
     /// claim that has a record is never refused for lack of room, whatever its state.
-    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
+    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
 
     /// The owner is still at work. False when the round was taken over.
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>>;
@@ -84,7 +84,7 @@ pub trait Ledger: Any + Send + Sync {
         &self,
         id: ClaimId,
         fence: Fence,
-        orphan: Orphan,
+        orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 }
@@ -95,13 +95,13 @@ pub struct ClaimId {
     /// The flow.
     pub flow: FlowId,
     /// What of it.
-    pub what: What,
+    pub what: ClaimKind,
 }
 
 /// What a flow has that only one may have at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum What {
+pub enum ClaimKind {
     /// The right to answer one of its rounds, counted from one. What is kept of it is the reply.
     Round(u32),
     /// The right to run one of its effects, by a digest of its name. What is kept of it is the effect's value.
@@ -112,20 +112,20 @@ pub enum What {
 ///
 /// It is kept not for a moment less than until `until`, because forgetting a claim earlier would let its token be used again.
 #[derive(Debug, Clone, Copy)]
-pub struct Keep {
+pub struct Retention {
     /// The time now.
     pub now: Timestamp,
     /// When the token that the record guards has expired by every clock of the fleet, and no leg waits for its outcome any
     /// more: its expiry, a minute, and [the wait limit](crate::Limits::wait).
     pub until: Timestamp,
     /// The caller's share.
-    pub share: Share,
+    pub share: PrincipalShare,
 }
 
 /// Whose share of a store a record counts against, so that one caller cannot use up what all of them need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Share {
+pub enum PrincipalShare {
     /// The server has not told any principals apart: the whole store belongs to its callers together.
     #[default]
     Common,
@@ -137,15 +137,15 @@ pub enum Share {
 
 /// What a leg brings along when it claims a round.
 #[derive(Debug, Clone, Copy)]
-pub struct Bid {
+pub struct ClaimRequest {
     /// The digest of its answers.
     pub answers: Digest,
     /// How long the record is kept.
-    pub keep: Keep,
+    pub keep: Retention,
     /// For how long the owner is believed to be there without saying so.
     pub lease: Duration,
     /// What a lapsed lease means for this flow.
-    pub orphan: Orphan,
+    pub orphan: OwnerLost,
 }
 
 /// A state that its token could not carry, and the round that goes on with it.
@@ -154,7 +154,7 @@ pub struct Spill {
     /// The round, of the same flow as the one that is settled.
     pub id: ClaimId,
     /// How long it is kept.
-    pub keep: Keep,
+    pub keep: Retention,
     /// The state.
     pub state: Vec<u8>,
 }

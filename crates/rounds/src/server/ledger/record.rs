@@ -3,7 +3,7 @@
 //! A ledger is shared, and others may read it or write to it. They read nothing, and what they move elsewhere, within a flow
 //! or from another one, does not open there.
 
-use super::{ClaimId, What};
+use super::{ClaimId, ClaimKind};
 use crate::server::seal::{
     Digest,
     cipher::{self, Nonce, Unopened},
@@ -39,11 +39,11 @@ impl Place {
         context.push(tag);
         context.extend(id.flow.as_bytes());
         match id.what {
-            What::Round(number) => {
+            ClaimKind::Round(number) => {
                 context.push(b'r');
                 context.extend(number.to_be_bytes());
             }
-            What::Once(name) => {
+            ClaimKind::Once(name) => {
                 context.push(b'e');
                 context.extend(name.as_bytes());
             }
@@ -68,8 +68,8 @@ mod tests {
     fn a_record_opens_in_its_own_place_only() {
         let (one, other) = (FlowId::from_bytes([1; 16]), FlowId::from_bytes([2; 16]));
         let (yes, no) = (Digest::of_principal("yes"), Digest::of_principal("no"));
-        let round = |flow, number| ClaimId { flow, what: What::Round(number) };
-        let effect = |flow, name| ClaimId { flow, what: What::Once(name) };
+        let round = |flow, number| ClaimId { flow, what: ClaimKind::Round(number) };
+        let effect = |flow, name| ClaimId { flow, what: ClaimKind::Once(name) };
         let places = [
             Place::Outcome(round(one, 1), yes),
             Place::Outcome(round(one, 1), no),
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn nothing_but_what_was_sealed_opens() {
-        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: ClaimKind::Round(1) });
         let ring = ring(&[1]);
         let sealed = place.seal(&ring, [9; 24], b"the state");
         for bit in 0..sealed.len() * 8 {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_older_key_of_the_ring_still_opens_and_a_retired_one_does_not() {
-        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: ClaimKind::Round(1) });
         let old = place.seal(&ring(&[1]), [9; 24], b"the state");
         assert_eq!(place.open(&ring(&[2, 1]), old.clone()).unwrap(), b"the state");
         assert!(matches!(place.open(&ring(&[2]), old), Err(Unopened::UnknownKey(_))));
@@ -119,7 +119,7 @@ mod tests {
     /// A change here is a change of the format: what a ledger holds during the deploy will not open.
     #[test]
     fn the_format_is_pinned_by_a_golden_record() {
-        let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: What::Round(1) };
+        let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: ClaimKind::Round(1) };
         let place = Place::Outcome(id, Digest::of_principal("yes"));
         let sealed = place.seal(&ring(&[42]), [24; 24], b"the reply");
         let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_key_for_tokens_opens_no_record() {
-        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(1) });
+        let place = Place::Spill(ClaimId { flow: FlowId::from_bytes([1; 16]), what: ClaimKind::Round(1) });
         let keys = KeyRing::from_bytes([[1; 32]]).unwrap();
         let sealed = place.seal(&keys.derive(Purpose::Record, "test"), [9; 24], b"the state");
         assert!(matches!(place.open(&keys.derive(Purpose::State, "test"), sealed), Err(Unopened::UnknownKey(_))));

@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Bid, ClaimId, Claimed, Keep, Ledger, Orphan, Share, Spill, What};
+use super::{ClaimId, ClaimKind, ClaimRequest, Claimed, Ledger, OwnerLost, PrincipalShare, Retention, Spill};
 use crate::{
     server::seal::{Digest, FlowId},
     shared::clock::{Clock as _, SystemClock, Timestamp},
@@ -41,31 +41,31 @@ const LEASE: Duration = Duration::from_secs(30);
 fn round() -> ClaimId {
     let mut flow = [0; 16];
     getrandom::fill(&mut flow).expect("the operating system provides randomness");
-    ClaimId { flow: FlowId::from_bytes(flow), what: What::Round(1) }
+    ClaimId { flow: FlowId::from_bytes(flow), what: ClaimKind::Round(1) }
 }
 
 fn now() -> Timestamp {
     SystemClock.now().into()
 }
 
-fn bid_at(now: Timestamp, answers: &str, orphan: Orphan) -> Bid {
-    Bid {
+fn bid_at(now: Timestamp, answers: &str, orphan: OwnerLost) -> ClaimRequest {
+    ClaimRequest {
         answers: Digest::of_principal(answers),
-        keep: Keep { now, until: now + Duration::from_secs(600), share: Share::Common },
+        keep: Retention { now, until: now + Duration::from_secs(600), share: PrincipalShare::Common },
         lease: LEASE,
         orphan,
     }
 }
 
-fn bid(answers: &str) -> Bid {
-    bid_at(now(), answers, Orphan::Free)
+fn bid(answers: &str) -> ClaimRequest {
+    bid_at(now(), answers, OwnerLost::Free)
 }
 
-async fn claim(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> Claimed {
+async fn claim(ledger: &impl Ledger, id: ClaimId, bid: ClaimRequest) -> Claimed {
     ledger.claim(id, bid).await.expect("the ledger is there")
 }
 
-async fn fresh(ledger: &impl Ledger, id: ClaimId, bid: Bid) -> u32 {
+async fn fresh(ledger: &impl Ledger, id: ClaimId, bid: ClaimRequest) -> u32 {
     match claim(ledger, id, bid).await {
         Claimed::Fresh { fence, .. } => fence,
         other => panic!("expected a fresh claim, got {other:?}"),
@@ -107,8 +107,8 @@ async fn a_reply_that_was_not_kept_is_gone_and_not_run_again(ledger: &impl Ledge
 
 async fn rounds_effects_and_flows_are_apart(ledger: &impl Ledger) {
     let first = round();
-    let next = ClaimId { what: What::Round(2), ..first };
-    let effect = |name| ClaimId { what: What::Once(Digest::of_once(first.flow, name)), ..first };
+    let next = ClaimId { what: ClaimKind::Round(2), ..first };
+    let effect = |name| ClaimId { what: ClaimKind::Once(Digest::of_once(first.flow, name)), ..first };
     for round in [first, next, effect("one"), effect("other"), round()] {
         fresh(ledger, round, bid("yes")).await;
     }
@@ -117,17 +117,17 @@ async fn rounds_effects_and_flows_are_apart(ledger: &impl Ledger) {
 async fn a_lapsed_lease_is_taken_over_and_the_old_owner_is_fenced_out(ledger: &impl Ledger) {
     let round = round();
     let start = now();
-    let old = fresh(ledger, round, bid_at(start, "yes", Orphan::Free)).await;
+    let old = fresh(ledger, round, bid_at(start, "yes", OwnerLost::Free)).await;
     let late = start + LEASE;
-    let other = claim(ledger, round, bid_at(late, "no", Orphan::Free)).await;
+    let other = claim(ledger, round, bid_at(late, "no", OwnerLost::Free)).await;
     assert!(matches!(other, Claimed::AnsweredOtherwise), "only equal answers take over: {other:?}");
-    let new = fresh(ledger, round, bid_at(late, "yes", Orphan::Free)).await;
+    let new = fresh(ledger, round, bid_at(late, "yes", OwnerLost::Free)).await;
     assert!(new > old, "the fence rises");
     assert!(!settle(ledger, round, old, Some("too late")).await, "the old owner cannot settle");
     let renewed = ledger.renew(round, old, late + LEASE).await.expect("the ledger is there");
     assert!(!renewed, "nor renew");
     assert!(settle(ledger, round, new, Some("in time")).await);
-    match claim(ledger, round, bid_at(late, "yes", Orphan::Free)).await {
+    match claim(ledger, round, bid_at(late, "yes", OwnerLost::Free)).await {
         Claimed::Done(Some(reply)) => assert_eq!(reply, b"in time"),
         other => panic!("the new owner's reply is kept, got {other:?}"),
     }
@@ -136,19 +136,19 @@ async fn a_lapsed_lease_is_taken_over_and_the_old_owner_is_fenced_out(ledger: &i
 async fn a_renewed_lease_is_not_taken_over(ledger: &impl Ledger) {
     let round = round();
     let start = now();
-    let fence = fresh(ledger, round, bid_at(start, "yes", Orphan::Free)).await;
+    let fence = fresh(ledger, round, bid_at(start, "yes", OwnerLost::Free)).await;
     let renewed = ledger.renew(round, fence, start + LEASE + LEASE).await;
     assert!(renewed.expect("the ledger is there"));
-    let again = claim(ledger, round, bid_at(start + LEASE, "yes", Orphan::Free)).await;
+    let again = claim(ledger, round, bid_at(start + LEASE, "yes", OwnerLost::Free)).await;
     assert!(matches!(again, Claimed::Running(_)), "{again:?}");
 }
 
 async fn a_lapsed_lease_of_a_linear_flow_is_dead(ledger: &impl Ledger) {
     let round = round();
     let start = now();
-    let fence = fresh(ledger, round, bid_at(start, "yes", Orphan::Dead)).await;
+    let fence = fresh(ledger, round, bid_at(start, "yes", OwnerLost::Dead)).await;
     for _ in 0..2 {
-        let again = claim(ledger, round, bid_at(start + LEASE, "yes", Orphan::Dead)).await;
+        let again = claim(ledger, round, bid_at(start + LEASE, "yes", OwnerLost::Dead)).await;
         assert!(matches!(again, Claimed::Dead), "{again:?}");
     }
     assert!(!settle(ledger, round, fence, Some("too late")).await);
@@ -157,10 +157,10 @@ async fn a_lapsed_lease_of_a_linear_flow_is_dead(ledger: &impl Ledger) {
 async fn a_released_round_is_free_or_dead(ledger: &impl Ledger) {
     let round = round();
     let fence = fresh(ledger, round, bid("yes")).await;
-    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    let kept = ledger.release(round, fence, OwnerLost::Free, true).await;
     assert!(!kept.expect("the ledger is there"), "nobody waits");
     let fence = fresh(ledger, round, bid("no")).await;
-    let kept = ledger.release(round, fence, Orphan::Dead, false).await;
+    let kept = ledger.release(round, fence, OwnerLost::Dead, false).await;
     assert!(!kept.expect("the ledger is there"));
     let dead = claim(ledger, round, bid("no")).await;
     assert!(matches!(dead, Claimed::Dead), "{dead:?}");
@@ -185,17 +185,17 @@ async fn an_awaited_round_is_not_released(ledger: &impl Ledger) {
         panic!("an equal leg waits");
     };
     // A fence that no run has only asks whether a leg waits.
-    let kept = ledger.release(round, 0, Orphan::Free, true).await;
+    let kept = ledger.release(round, 0, OwnerLost::Free, true).await;
     assert!(kept.expect("the ledger is there"), "an equal leg waits, whatever the fence");
-    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    let kept = ledger.release(round, fence, OwnerLost::Free, true).await;
     assert!(kept.expect("the ledger is there"), "an equal leg waits: the run goes on for it");
     let again = claim(ledger, round, bid("yes")).await;
     assert!(matches!(again, Claimed::Running(_)), "{again:?}");
     drop((waiting, again));
-    let kept = ledger.release(round, 0, Orphan::Dead, true).await;
+    let kept = ledger.release(round, 0, OwnerLost::Dead, true).await;
     assert!(!kept.expect("the ledger is there"), "the waiters went away");
     assert!(ledger.renew(round, fence, now() + LEASE).await.expect("the ledger is there"), "nothing was released");
-    let kept = ledger.release(round, fence, Orphan::Free, true).await;
+    let kept = ledger.release(round, fence, OwnerLost::Free, true).await;
     assert!(!kept.expect("the ledger is there"), "the waiters went away");
     fresh(ledger, round, bid("yes")).await;
 }
@@ -211,27 +211,27 @@ async fn a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(ledg
     ledger.spill(spill(first, b"first")).await.expect("there is room for one state");
     let (fence, state) = spilled(first, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"first"[..]));
-    let released = ledger.release(first, fence, Orphan::Free, false).await;
+    let released = ledger.release(first, fence, OwnerLost::Free, false).await;
     assert!(!released.expect("the ledger is there"));
     let (old, state) = spilled(first, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"first"[..]), "a retry needs it as well");
-    let (new, state) = spilled(first, bid_at(now() + LEASE, "yes", Orphan::Free)).await;
+    let (new, state) = spilled(first, bid_at(now() + LEASE, "yes", OwnerLost::Free)).await;
     assert_eq!(state.as_deref(), Some(&b"first"[..]), "and whoever takes over");
 
-    let next = ClaimId { what: What::Round(2), ..first };
+    let next = ClaimId { what: ClaimKind::Round(2), ..first };
     let late = ledger.settle(first, old, None, Some(spill(next, b"of one who lost the round")), vec![]).await;
     assert!(!late.expect("the ledger is there"));
     let settled = ledger.settle(first, new, None, Some(spill(next, b"next")), vec![]).await;
     assert!(settled.expect("the ledger is there"));
     let (_, state) = spilled(next, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"next"[..]));
-    let (_, state) = spilled(ClaimId { what: What::Round(3), ..first }, bid("yes")).await;
+    let (_, state) = spilled(ClaimId { what: ClaimKind::Round(3), ..first }, bid("yes")).await;
     assert_eq!(state, None);
 }
 
 async fn a_spent_effect_is_remembered_with_its_round_and_one_at_work_goes_on(ledger: &impl Ledger) {
     let round = round();
-    let effect = |name| ClaimId { what: What::Once(Digest::of_once(round.flow, name)), ..round };
+    let effect = |name| ClaimId { what: ClaimKind::Once(Digest::of_once(round.flow, name)), ..round };
     let mut longer = bid("yes");
     longer.keep.until = longer.keep.until + Duration::from_secs(3600);
     let fence = fresh(ledger, round, bid("yes")).await;
@@ -239,7 +239,7 @@ async fn a_spent_effect_is_remembered_with_its_round_and_one_at_work_goes_on(led
     assert!(settle(ledger, effect("done"), done, Some("the value")).await);
     let running = fresh(ledger, effect("running"), longer).await;
     let failed = fresh(ledger, effect("failed"), longer).await;
-    let released = ledger.release(effect("failed"), failed, Orphan::Free, false).await;
+    let released = ledger.release(effect("failed"), failed, OwnerLost::Free, false).await;
     assert!(!released.expect("the ledger is there"));
 
     let spent = ["done", "running", "failed", "never begun"].map(effect).to_vec();
@@ -260,7 +260,12 @@ async fn a_spent_effect_is_remembered_with_its_round_and_one_at_work_goes_on(led
 
 async fn whose_share_a_claim_counts_against_changes_nothing_else(ledger: &impl Ledger) {
     let mut claims = Vec::new();
-    for share in [Share::Common, Share::Anonymous, Share::Principal([1; 16]), Share::Principal([2; 16])] {
+    for share in [
+        PrincipalShare::Common,
+        PrincipalShare::Anonymous,
+        PrincipalShare::Principal([1; 16]),
+        PrincipalShare::Principal([2; 16]),
+    ] {
         let (round, mut bid) = (round(), bid("yes"));
         bid.keep.share = share;
         claims.push((round, bid, fresh(ledger, round, bid).await));

@@ -4,7 +4,7 @@
 use rmcp::model::{ClientCapabilities, TASKS_EXTENSION_ID};
 use serde_json::{Map, Value, json};
 
-use crate::shared::kind::Kind;
+use crate::shared::kind::QuestionKind;
 
 /// What a client declared that it can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,12 +39,12 @@ impl Capabilities {
     }
 
     /// Whether this kind of question may be sent.
-    pub(crate) const fn can(self, kind: Kind) -> bool {
+    pub(crate) const fn can(self, kind: QuestionKind) -> bool {
         self.has(match kind {
-            Kind::Form => Self::FORM,
-            Kind::Url => Self::URL,
-            Kind::Sample => Self::SAMPLE,
-            Kind::Roots => Self::ROOTS,
+            QuestionKind::Form => Self::FORM,
+            QuestionKind::Url => Self::URL,
+            QuestionKind::Sample => Self::SAMPLE,
+            QuestionKind::Roots => Self::ROOTS,
         })
     }
 

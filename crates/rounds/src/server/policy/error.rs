@@ -8,8 +8,8 @@ use rmcp::{
 
 use super::{failure::Recorded, notes, observe::cut};
 use crate::{
-    server::{form::Unaskable, ledger::LedgerError, seal::refusal::Refusal},
-    shared::check::Problem,
+    server::{form::FormTypeError, ledger::LedgerError, seal::refusal::Refusal},
+    shared::check::InvalidAnswer,
 };
 
 /// Why a flow could not go on.
@@ -41,7 +41,7 @@ pub enum FlowError {
         /// What they were asked.
         question: String,
         /// What was wrong with the last answer.
-        problem: Problem,
+        problem: InvalidAnswer,
     },
     /// Nobody answered in the time that the question had.
     #[error("Nobody answered in time: {question}")]
@@ -116,7 +116,7 @@ pub enum FlowError {
     },
     /// A round has more questions than it may.
     #[error("{asks} questions at once are more than the {limit} that one round may have")]
-    TooManyAsks {
+    TooManyQuestions {
         /// How many there were.
         asks: usize,
         /// How many there may be.
@@ -196,20 +196,20 @@ pub enum FlowError {
     },
     /// An effect's name was used twice in one run of a handler.
     #[error("two effects of this call are named `{name}`: give each its own name")]
-    DuplicateOnce {
+    DuplicateEffect {
         /// The name.
         name: String,
     },
     /// A flow has had as many effects as it may.
     #[error("this call has had {limit} effects, which is as many as it may")]
-    TooManyOnces {
+    TooManyEffects {
         /// How many it may have.
         limit: usize,
     },
     /// An effect has happened, and its value is too large to be kept, or is no longer kept; or it was left to a task that was not through
     /// with it. It will not begin again.
     #[error("`{name}` may have happened, and what came of it is not kept: start the call again")]
-    OnceLost {
+    EffectLost {
         /// The effect's name.
         name: String,
     },
@@ -224,7 +224,7 @@ pub enum FlowError {
     NothingAsked,
     /// A type cannot be asked for with a form.
     #[error(transparent)]
-    Unaskable(#[from] Unaskable),
+    FormType(#[from] FormTypeError),
     /// The handler's state could not be written.
     #[error("the state of this call could not be written")]
     State(#[source] serde_json::Error),
@@ -272,8 +272,8 @@ impl FlowError {
     }
 
     /// Whether the client is such that it cannot be asked this, whatever the person would have said: one of the cases in which
-    /// [`Asking::or`](crate::Asking::or) applies, and the only one in which
-    /// [`Asking::or_argument`](crate::Asking::or_argument) does.
+    /// [`QuestionBuilder::or`](crate::Asking::or) applies, and the only one in which
+    /// [`QuestionBuilder::or_argument`](crate::Asking::or_argument) does.
     pub fn cannot_ask(&self) -> bool {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }
@@ -298,7 +298,7 @@ impl FlowError {
             | Self::TooManyFrameBytes { .. }
             | Self::DeadlinePassed
             | Self::TooManyRounds { .. }
-            | Self::TooManyAsks { .. }
+            | Self::TooManyQuestions { .. }
             | Self::StateTooLarge { .. }
             | Self::Busy(_) => Wire::Words(internal(words)),
             Self::NoPrincipal => told(invalid(words), Meaning::Final),
@@ -311,12 +311,12 @@ impl FlowError {
             | Self::EntryTooLarge { .. }
             | Self::Unrecorded { .. }
             | Self::ServerNotFound { .. }
-            | Self::DuplicateOnce { .. }
-            | Self::TooManyOnces { .. }
-            | Self::OnceLost { .. }
+            | Self::DuplicateEffect { .. }
+            | Self::TooManyEffects { .. }
+            | Self::EffectLost { .. }
             | Self::DuplicateKey { .. }
             | Self::NothingAsked
-            | Self::Unaskable(_)
+            | Self::FormType(_)
             | Self::State(_)
             | Self::NotWrapped { .. } => told(internal(words), Meaning::Final),
             Self::MissingCapability { required } => {
@@ -430,7 +430,8 @@ mod tests {
         let question = || "Which units?".to_owned();
         let unreadable = || serde_json::from_str::<u32>("[]").unwrap_err();
         let unaskable = crate::server::form::Form::of::<Vec<Vec<u32>>>("k").map(drop).unwrap_err();
-        let required = Box::new(crate::server::policy::gate::required(crate::server::seal::envelope::Kind::Url, false));
+        let required =
+            Box::new(crate::server::policy::gate::required(crate::server::seal::envelope::QuestionKind::Url, false));
         let lacking = json!({"requiredCapabilities": {"elicitation": {"url": {}}}});
         let frozen = || json!({"reason": "invalid_request_state"});
         let (name, what) = (|| "charge".to_owned(), || "the question `k`".to_owned());
@@ -438,7 +439,12 @@ mod tests {
             (FlowError::failed("no seats left"), -32603, Null, true),
             (FlowError::Declined { question: question() }, -32600, Null, true),
             (FlowError::Cancelled { question: question() }, -32600, Null, true),
-            (FlowError::Invalid { question: question(), problem: Problem::whole("no".to_owned()) }, -32600, Null, true),
+            (
+                FlowError::Invalid { question: question(), problem: InvalidAnswer::whole("no".to_owned()) },
+                -32600,
+                Null,
+                true,
+            ),
             (FlowError::NotInTime { question: question() }, -32600, Null, true),
             (FlowError::NeedsArgument { question: question(), argument: name() }, -32600, Null, true),
             (FlowError::NoBackChannel, -32600, Null, true),
@@ -451,7 +457,7 @@ mod tests {
             (FlowError::MissingCapability { required }, -32021, lacking, false),
             (FlowError::LegacyClient, -32600, Null, true),
             (FlowError::TooManyRounds { limit: 1 }, -32603, Null, true),
-            (FlowError::TooManyAsks { asks: 2, limit: 1 }, -32603, Null, true),
+            (FlowError::TooManyQuestions { asks: 2, limit: 1 }, -32603, Null, true),
             (FlowError::StateTooLarge { bytes: 2, limit: 1 }, -32603, Null, true),
             (FlowError::Diverged { position: 0, recorded: name(), wanted: what() }, -32602, frozen(), false),
             (FlowError::QuestionChanged { key: name() }, -32603, Null, false),
@@ -461,12 +467,12 @@ mod tests {
             (FlowError::EntryTooLarge { what: what(), bytes: 2, limit: 1 }, -32603, Null, false),
             (FlowError::Unrecorded { what: what(), why: what() }, -32603, Null, false),
             (FlowError::ServerNotFound { wanted: "Shop" }, -32603, Null, false),
-            (FlowError::DuplicateOnce { name: name() }, -32603, Null, false),
-            (FlowError::TooManyOnces { limit: 1 }, -32603, Null, false),
-            (FlowError::OnceLost { name: name() }, -32603, Null, false),
+            (FlowError::DuplicateEffect { name: name() }, -32603, Null, false),
+            (FlowError::TooManyEffects { limit: 1 }, -32603, Null, false),
+            (FlowError::EffectLost { name: name() }, -32603, Null, false),
             (FlowError::DuplicateKey { key: name() }, -32603, Null, false),
             (FlowError::NothingAsked, -32603, Null, false),
-            (FlowError::Unaskable(unaskable), -32603, Null, false),
+            (FlowError::FormType(unaskable), -32603, Null, false),
             (FlowError::State(unreadable()), -32603, Null, false),
             (FlowError::StateUnreadable(unreadable()), -32602, frozen(), false),
             (FlowError::NoPrincipal, -32600, Null, false),

@@ -8,7 +8,7 @@ use rmcp::{RoleServer, service::RequestContext};
 use serde_json::Value;
 
 use super::{capabilities::Capabilities, error::FlowError};
-use crate::server::seal::envelope::{Asked, Kind};
+use crate::server::seal::envelope::{Asked, QuestionKind};
 pub(crate) use crate::shared::kind::Era;
 
 impl Era {
@@ -49,12 +49,12 @@ impl Peer {
     }
 
     /// Whether this kind of question may be sent.
-    pub(crate) fn can(&self, kind: Kind) -> bool {
+    pub(crate) fn can(&self, kind: QuestionKind) -> bool {
         self.capabilities.can(kind)
     }
 
     /// Whether this question may be sent, or pushed, to this peer; if not, why not.
-    pub(crate) fn permits(&self, kind: Kind, request: &InputRequest) -> Result<(), FlowError> {
+    pub(crate) fn permits(&self, kind: QuestionKind, request: &InputRequest) -> Result<(), FlowError> {
         if self.era == Era::Legacy && !self.back_channel {
             return Err(FlowError::NoBackChannel);
         }
@@ -92,13 +92,13 @@ fn is_stateless_http(_context: &RequestContext<RoleServer>) -> bool {
     false
 }
 
-pub(crate) fn kind_of(request: &InputRequest) -> Result<Kind, FlowError> {
+pub(crate) fn kind_of(request: &InputRequest) -> Result<QuestionKind, FlowError> {
     Ok(match request {
-        InputRequest::CreateMessage(_) => Kind::Sample,
-        InputRequest::ListRoots(_) => Kind::Roots,
+        InputRequest::CreateMessage(_) => QuestionKind::Sample,
+        InputRequest::ListRoots(_) => QuestionKind::Roots,
         InputRequest::Elicitation(request) => match &request.params {
-            ElicitRequestParams::FormElicitationParams { .. } => Kind::Form,
-            ElicitRequestParams::UrlElicitationParams { .. } => Kind::Url,
+            ElicitRequestParams::FormElicitationParams { .. } => QuestionKind::Form,
+            ElicitRequestParams::UrlElicitationParams { .. } => QuestionKind::Url,
             _ => return Err(FlowError::failed("this version cannot ask in this mode")),
         },
         _ => return Err(FlowError::failed("this version cannot ask this kind of question")),
@@ -110,19 +110,19 @@ fn uses_tools(params: &rmcp::model::CreateMessageRequestParams) -> bool {
     params.tools.is_some() || params.tool_choice.is_some()
 }
 
-pub(crate) fn required(kind: Kind, tools: bool) -> ClientCapabilities {
+pub(crate) fn required(kind: QuestionKind, tools: bool) -> ClientCapabilities {
     let mut required = ClientCapabilities::default();
     match kind {
-        Kind::Form => required.elicitation = Some(ElicitationCapability::new()),
-        Kind::Url => {
+        QuestionKind::Form => required.elicitation = Some(ElicitationCapability::new()),
+        QuestionKind::Url => {
             required.elicitation = Some(ElicitationCapability::new().with_url(UrlElicitationCapability::new()));
         }
-        Kind::Sample => {
+        QuestionKind::Sample => {
             let mut sampling = SamplingCapability::default();
             sampling.tools = tools.then(Default::default);
             required.sampling = Some(sampling);
         }
-        Kind::Roots => required.roots = Some(RootsCapabilities::default()),
+        QuestionKind::Roots => required.roots = Some(RootsCapabilities::default()),
     }
     required
 }

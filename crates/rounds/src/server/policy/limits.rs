@@ -16,12 +16,12 @@ pub struct Limits {
     /// How many rounds a flow may have: 10, which is also how many a client plays along with by default.
     pub rounds: u32,
     /// How many questions a round may have: 16.
-    pub asks: usize,
+    pub questions: usize,
     /// How many effects a flow may have with `once`, and how many entries the journal of a durable flow: 64.
-    pub onces: usize,
+    pub effects: usize,
     /// How large the value of an effect, or an entry, may be, in bytes: 16 KiB. No effect begins without room for this much in three
     /// quarters of a token, or in what may spill: who makes tokens shorter makes this smaller too.
-    pub once_bytes: usize,
+    pub effect_bytes: usize,
     /// How often a question is asked again for an answer that does not fit: 3 times. A handler with a
     /// [`Round`](crate::Round) decides for itself, within the limit of rounds.
     pub reasks: u32,
@@ -47,7 +47,7 @@ pub struct Limits {
     /// server [identifies principals](crate::RoundsBuilder::principal), and all of it elsewhere.
     #[cfg(feature = "http")]
     pub sessions_per_principal: usize,
-    /// How long a token may be, in bytes: 64 KiB. It has to have room for [`once_bytes`](Self::once_bytes) where there are effects.
+    /// How long a token may be, in bytes: 64 KiB. It has to have room for [`effect_bytes`](Self::once_bytes) where there are effects.
     pub token_bytes: usize,
     /// How large a state may be that [spills](crate::RoundsBuilder::spill) into the ledger, in bytes: 1 MiB.
     pub spill_bytes: usize,
@@ -70,9 +70,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             rounds: 10,
-            asks: 16,
-            onces: 64,
-            once_bytes: 16 * 1024,
+            questions: 16,
+            effects: 64,
+            effect_bytes: 16 * 1024,
             reasks: 3,
             frames: 10_000,
             frames_per_principal: 100,
@@ -108,15 +108,15 @@ impl Limits {
     }
 
     /// Sets how many questions a round may have.
-    pub fn with_asks(mut self, asks: usize) -> Self {
-        self.asks = asks;
+    pub fn with_questions(mut self, questions: usize) -> Self {
+        self.questions = questions;
         self
     }
 
     /// Sets how many effects a flow may have, and how large the value of each may be.
-    pub fn with_onces(mut self, onces: usize, bytes: usize) -> Self {
-        self.onces = onces;
-        self.once_bytes = bytes;
+    pub fn with_effects(mut self, effects: usize, bytes: usize) -> Self {
+        self.effects = effects;
+        self.effect_bytes = bytes;
         self
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod gate;
 pub(crate) mod legacy;
 pub(crate) mod limits;
 pub(crate) mod notes;
-pub mod observe;
+pub(crate) mod observe;
 #[cfg(feature = "otel")]
 mod otel;
 #[cfg(feature = "http")]

@@ -133,12 +133,12 @@ struct Taken {
     sessions: HashMap<SessionId, Session>,
     places: usize,
     idle: BTreeMap<u64, SessionId>,
-    shares: HashMap<Owner, Share>,
+    shares: HashMap<Owner, SessionShare>,
     turn: u64,
 }
 
 #[derive(Default)]
-struct Share {
+struct SessionShare {
     places: usize,
     idle: BTreeMap<u64, SessionId>,
 }

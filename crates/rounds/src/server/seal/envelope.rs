@@ -13,7 +13,7 @@ use super::{
     refusal::Refusal,
 };
 use crate::shared::clock::Timestamp;
-pub(crate) use crate::shared::kind::{Kind, Method};
+pub(crate) use crate::shared::kind::{Method, QuestionKind};
 
 /// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
 const VERSION: u8 = 2;
@@ -94,7 +94,7 @@ pub(crate) struct Envelope<B = Binding, K = String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked<K = String> {
     pub(crate) key: K,
-    pub(crate) kind: Kind,
+    pub(crate) kind: QuestionKind,
 }
 
 /// How the flow goes on.
@@ -203,14 +203,14 @@ pub(crate) struct Kept {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Posing {
     /// What it asked.
-    pub(crate) posed: Vec<Posed>,
+    pub(crate) posed: Vec<PosedQuestion>,
     /// What steps came by without asking, as JSON text, by name.
     pub(crate) known: Vec<(String, String)>,
 }
 
 /// A question that the library asked, so that its answer is not taken for one to another question of the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Posed {
+pub(crate) struct PosedQuestion {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
     /// How often it was asked again, as the answer did not fit.
@@ -222,7 +222,7 @@ pub(crate) struct Posed {
 pub(crate) enum Settled {
     /// The answer as it came, as JSON text.
     Accepted {
-        kind: Kind,
+        kind: QuestionKind,
         json: String,
     },
     Declined,
@@ -230,7 +230,7 @@ pub(crate) enum Settled {
 }
 
 impl Settled {
-    pub(crate) fn accepted(kind: Kind, content: &Value) -> Self {
+    pub(crate) fn accepted(kind: QuestionKind, content: &Value) -> Self {
         // Quicker than by `Display`.
         let json = serde_json::to_string(content).expect("a value is JSON");
         Self::Accepted { kind, json }
@@ -304,7 +304,7 @@ mod tests {
                 target: "weather_e".to_owned(),
                 arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
             },
-            asked: vec![Asked { key: "units".to_owned(), kind: Kind::Form }],
+            asked: vec![Asked { key: "units".to_owned(), kind: QuestionKind::Form }],
             resume: Resume::Handler(Kept::default()),
         }
     }

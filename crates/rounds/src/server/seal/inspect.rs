@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     Digest, FlowId, KeyRing,
-    envelope::{Envelope, Kind, Method, Resume, Settled},
+    envelope::{Envelope, Method, QuestionKind, Resume, Settled},
     journal::Pages,
     refusal::Refusal,
     ring::Purpose,
@@ -15,7 +15,7 @@ use crate::shared::{clock::Timestamp, escape::Escaped};
 /// What is in a token. It is for looking at: what a handler is given went through far more checks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Inspected {
+pub struct OpenedToken {
     /// The flow.
     pub flow: FlowId,
     /// The round whose questions the token carries.
@@ -35,7 +35,7 @@ pub struct Inspected {
     /// A digest of the arguments.
     pub arguments: Digest,
     /// The questions of this round.
-    pub asked: Vec<(String, Kind)>,
+    pub asked: Vec<(String, QuestionKind)>,
     /// Whether the handler waits in memory for the answers, instead of being called again with them.
     pub waits: bool,
     /// The answers of earlier rounds: the content as JSON, or how it was refused.
@@ -51,7 +51,7 @@ pub struct Inspected {
     pages: Option<Pages>,
 }
 
-impl Inspected {
+impl OpenedToken {
     /// Opens a token with the ring and the audience it was sealed with. Whether it is still good is not looked at.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Inspected {
 
 /// A line for each thing. Names and values are those of a client or of a handler: what is not fit for a terminal is escaped, line breaks
 /// included.
-impl fmt::Display for Inspected {
+impl fmt::Display for OpenedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let after = |moment: Timestamp| moment.since(self.issued_at).as_secs();
         writeln!(f, "flow       {}, round {}", self.flow, self.round)?;
@@ -154,7 +154,7 @@ mod tests {
     fn nothing_that_is_shown_moves_a_cursor_begins_a_line_or_hides() {
         let bad = "a\u{1b}[2J\nprincipal  none\u{202e}\u{9b}".to_owned();
         let digest = Digest::from_bytes([7; 32]);
-        let inspected = Inspected {
+        let inspected = OpenedToken {
             flow: FlowId::from_bytes([7; 16]),
             round: 1,
             issued_at: Timestamp::from_millis(0),
@@ -164,7 +164,7 @@ mod tests {
             method: Method::Tool,
             target: bad.clone(),
             arguments: digest,
-            asked: vec![(bad.clone(), Kind::Form)],
+            asked: vec![(bad.clone(), QuestionKind::Form)],
             waits: false,
             settled: vec![(bad.clone(), Ok(bad.clone()))],
             onces: vec![(bad.clone(), bad.clone())],

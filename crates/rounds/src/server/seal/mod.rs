@@ -17,6 +17,6 @@ pub(crate) mod token;
 
 pub use digest::Digest;
 pub use envelope::FlowId;
-pub use inspect::Inspected;
+pub use inspect::OpenedToken;
 pub use refusal::Refusal;
 pub use ring::{KeyError, KeyRing};

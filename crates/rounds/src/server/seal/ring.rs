@@ -38,7 +38,7 @@ pub(crate) const MIN_KEY_BYTES: usize = 32;
 /// let new = "6e6577206b657920207468697274792d74776f206279746573206c6f6e672e2e";
 /// let ring = KeyRing::from_hex([new, old])?; // `new` seals, both open
 /// assert!(!format!("{ring:?}").contains(new));
-/// # Ok::<(), rounds::KeyError>(())
+/// # Ok::<(), rounds::keys::KeyError>(())
 /// ```
 #[derive(Clone)]
 pub struct KeyRing {

@@ -22,7 +22,7 @@ use crate::{
     server::{
         engine::{
             answer::Received,
-            frame::{Frame, Opened, Question},
+            frame::{Frame, OpenQuestion, Opened},
             view::View,
         },
         form::{Form, FormType, MakeForm},
@@ -30,11 +30,11 @@ use crate::{
         seal::{
             FlowId,
             digest::{Fingerprint, of_question},
-            envelope::Kind,
+            envelope::QuestionKind,
         },
     },
     shared::{
-        check::Problem,
+        check::InvalidAnswer,
         clock::{BoxFuture, Timestamp},
     },
 };
@@ -45,7 +45,7 @@ pub struct Ask {
     pub(super) frame: Arc<Frame>,
 }
 
-/// What a person answered, as [`Asking::answer`] gives it.
+/// What a person answered, as [`QuestionBuilder::answer`] gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "handlers match on all three")]
 pub enum Answer<T> {
@@ -83,21 +83,21 @@ impl Ask {
 
     /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
     /// after the question's key.
-    pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
+    pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
         let how = const { &How::form(Form::default_key::<T>) };
         self.asking(Query { how, request: None, refused: None }, message)
     }
 
     /// Asks for a yes. Awaited, it is true only when the person agreed and said yes; a no, a decline and a dismissal are all
-    /// false. [`Asking::answer`] tells them apart.
-    pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
+    /// false. [`QuestionBuilder::answer`] tells them apart.
+    pub fn confirm(&self, message: impl Into<String>) -> QuestionBuilder<bool> {
         let how = const { &How::form(|| "confirm".to_owned()) };
         self.asking(Query { how, request: None, refused: Some(false) }, message)
     }
 
     /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
     /// That they agreed does not mean that they did.
-    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
+    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         let url = url.into();
         let request = move |message: String, _: &str, name: &dyn Fn() -> String| {
             Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
@@ -108,7 +108,7 @@ impl Ask {
             })))
         };
         let how = &How {
-            kind: Kind::Url,
+            kind: QuestionKind::Url,
             form: None,
             default_key: || "url".to_owned(),
             read: |_, _| Ok(()),
@@ -120,12 +120,15 @@ impl Ask {
     /// Asks the client's model.
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
-    pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
+    pub fn sample(
+        &self,
+        request: rmcp::model::CreateMessageRequestParams,
+    ) -> QuestionBuilder<rmcp::model::CreateMessageResult> {
         let sample = move |_, _: &str, _: &dyn Fn() -> String| {
             Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
         };
         let how = &How {
-            kind: Kind::Sample,
+            kind: QuestionKind::Sample,
             form: None,
             default_key: || "sample".to_owned(),
             read: |_, result| from_json(result),
@@ -138,11 +141,11 @@ impl Ask {
     /// Asks the client for its roots.
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
-    pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
+    pub fn roots(&self) -> QuestionBuilder<rmcp::model::ListRootsResult> {
         let roots =
             |_, _: &str, _: &dyn Fn() -> String| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
         let how = &How {
-            kind: Kind::Roots,
+            kind: QuestionKind::Roots,
             form: None,
             default_key: || "roots".to_owned(),
             read: |_, result| from_json(result),
@@ -151,9 +154,9 @@ impl Ask {
         self.asking(Query { how, request: Some(Box::new(roots)), refused: None }, "the client's roots")
     }
 
-    fn asking<T: 'static>(&self, query: Query<T>, message: impl Into<String>) -> Asking<T> {
+    fn asking<T: 'static>(&self, query: Query<T>, message: impl Into<String>) -> QuestionBuilder<T> {
         let message = message.into().into();
-        Asking { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
+        QuestionBuilder { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
     }
 
     /// Which protocol the client speaks. Both can be asked; how is not the handler's concern.
@@ -163,25 +166,25 @@ impl Ask {
 
     /// Whether the client can be asked with a form: it declared so, and there is a way to ask it.
     pub fn can_form(&self) -> bool {
-        self.can(Kind::Form)
+        self.can(QuestionKind::Form)
     }
 
     /// Whether the client can be asked to visit a page.
     pub fn can_url(&self) -> bool {
-        self.can(Kind::Url)
+        self.can(QuestionKind::Url)
     }
 
     /// Whether the client's model can be sampled.
     pub fn can_sample(&self) -> bool {
-        self.can(Kind::Sample)
+        self.can(QuestionKind::Sample)
     }
 
     /// Whether the client can be asked for its roots.
     pub fn can_roots(&self) -> bool {
-        self.can(Kind::Roots)
+        self.can(QuestionKind::Roots)
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.frame.with_peer(|peer| (peer.era == Era::Modern || peer.back_channel) && peer.can(kind))
     }
 
@@ -228,7 +231,7 @@ impl Ask {
 /// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
 /// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
 #[must_use = "a question is asked when it is awaited"]
-pub struct Asking<T: 'static> {
+pub struct QuestionBuilder<T: 'static> {
     pub(super) ask: Ask,
     pub(super) query: Query<T>,
     pub(super) message: Arc<str>,
@@ -252,13 +255,13 @@ pub(super) struct Query<T: 'static> {
 
 /// What kind of question it is, and how its answer is read: the same for all questions of a kind and a type, and so in one place.
 pub(super) struct How<T> {
-    pub(super) kind: Kind,
+    pub(super) kind: QuestionKind,
     /// The form under a key, of a question that is one.
     pub(super) form: Option<MakeForm>,
     pub(super) default_key: fn() -> String,
-    pub(super) read: fn(&str, &Value) -> Result<T, Problem>,
+    pub(super) read: fn(&str, &Value) -> Result<T, InvalidAnswer>,
     /// The same for an answer as JSON text.
-    pub(super) read_text: fn(&str, &str) -> Result<T, Problem>,
+    pub(super) read_text: fn(&str, &str) -> Result<T, InvalidAnswer>,
 }
 
 impl<T: 'static> Query<T> {
@@ -289,12 +292,12 @@ impl<T: 'static> Query<T> {
 impl<T: FormType> How<T> {
     const fn form(default_key: fn() -> String) -> Self {
         Self {
-            kind: Kind::Form,
+            kind: QuestionKind::Form,
             form: Some(|key| Form::of::<T>(key)),
             default_key,
             read: read_form,
             read_text: |key, json| {
-                let form = Form::of::<T>(key).map_err(|unaskable| Problem::whole(unaskable.to_string()))?;
+                let form = Form::of::<T>(key).map_err(|unaskable| InvalidAnswer::whole(unaskable.to_string()))?;
                 form.read_text(json)
             },
         }
@@ -326,7 +329,7 @@ impl Within {
     }
 }
 
-impl<T: Send + 'static> Asking<T> {
+impl<T: Send + 'static> QuestionBuilder<T> {
     /// The question's key on the wire, and the name of the field of a form with one. By default the name of the type it asks
     /// for (`Units` becomes `units`, a plain type such as `String` becomes `answer`), or `confirm`, `url`, `sample` or `roots`.
     /// When another open question has the default already, a number is appended to the key; a key that is given twice is
@@ -429,7 +432,7 @@ impl<T: Send + 'static> Asking<T> {
     fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
         let Self { ask: Ask { frame }, query, message, within, .. } = self;
         let key = self.key.get_or_insert_with(|| (query.how.default_key)().into());
-        let question = Question {
+        let question = OpenQuestion {
             kind: query.how.kind,
             request: Some(Box::new(query.request(words, key, &|| frame.new_name())?)),
             form: query.how.form,
@@ -458,7 +461,7 @@ impl<T> Otherwise<T> {
         otherwise: Option<Self>,
         error: FlowError,
         ask: &Ask,
-        read: fn(&str, &Value) -> Result<T, Problem>,
+        read: fn(&str, &Value) -> Result<T, InvalidAnswer>,
         key: &str,
         question: &str,
     ) -> Result<T, FlowError> {
@@ -481,7 +484,7 @@ impl<T> Otherwise<T> {
     }
 }
 
-impl<T: Send + 'static> IntoFuture for Asking<T> {
+impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {
     type Output = Result<T, FlowError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
@@ -493,25 +496,25 @@ impl<T: Send + 'static> IntoFuture for Asking<T> {
     }
 }
 
-impl<T: 'static> std::fmt::Debug for Asking<T> {
+impl<T: 'static> std::fmt::Debug for QuestionBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let type_ = PhantomData::<T>;
-        f.debug_struct("Asking").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
+        f.debug_struct("QuestionBuilder").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
     }
 }
 
 /// The accepted answer to a form, as the type that was asked for.
-pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, Problem> {
+pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, InvalidAnswer> {
     match Form::of::<T>(key) {
         Ok(form) => form.read(content),
-        Err(unaskable) => Err(Problem::whole(unaskable.to_string())),
+        Err(unaskable) => Err(InvalidAnswer::whole(unaskable.to_string())),
     }
 }
 
-fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Problem> {
-    from_json(&serde_json::from_str(json).map_err(|error| Problem::whole(format!("does not fit: {error}")))?)
+fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, InvalidAnswer> {
+    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("does not fit: {error}")))?)
 }
 
-pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, Problem> {
-    T::deserialize(value).map_err(|error| Problem::whole(format!("does not fit: {error}")))
+pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, InvalidAnswer> {
+    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("does not fit: {error}")))
 }

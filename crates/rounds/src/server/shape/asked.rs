@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     ask::Answer,
-    posed::{Posed, Settled},
+    posed::{DeclaredQuestion, Settled},
 };
 use crate::{
     server::{
@@ -35,13 +35,13 @@ pub struct Asked<T>(pub T);
 /// as a value, and for tuples of two to four questions, which are asked in one round.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a question that this server can ask",
-    note = "write `impl rounds::FixedQuestion for {Self}` with its message, or `impl rounds::Question<YourServer> for {Self}` when the \
+    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question<YourServer> for {Self}` when the \
             question depends on the call"
 )]
 pub trait Question<S>: Sized {
     /// What the question depends on: nothing, `()`; the arguments of the call, [`Parameters`]; the answer to another question,
     /// [`Asked`], which is asked in an earlier round; or a tuple of these.
-    type On: Grounds<S>;
+    type On: QuestionInput<S>;
 
     /// The question, or the value itself where there is nothing to ask.
     ///
@@ -51,7 +51,7 @@ pub trait Question<S>: Sized {
     /// # Errors
     ///
     /// Whatever ends the call: [`FlowError::failed`] becomes a tool error in words.
-    fn ask(server: &S, on: Self::On) -> Result<Posed<Self>, FlowError>;
+    fn ask(server: &S, on: Self::On) -> Result<DeclaredQuestion<Self>, FlowError>;
 }
 
 /// A question that is always the same: most are.
@@ -63,21 +63,21 @@ pub trait FixedQuestion: FormType {
 impl<S, T: FixedQuestion> Question<S> for T {
     type On = ();
 
-    fn ask(_server: &S, (): ()) -> Result<Posed<Self>, FlowError> {
-        Ok(Posed::form(T::MESSAGE))
+    fn ask(_server: &S, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form(T::MESSAGE))
     }
 }
 
 impl<S, T: Question<S> + 'static> Question<S> for Answer<T> {
     type On = T::On;
 
-    fn ask(server: &S, on: T::On) -> Result<Posed<Self>, FlowError> {
-        T::ask(server, on).map(Posed::answered)
+    fn ask(server: &S, on: T::On) -> Result<DeclaredQuestion<Self>, FlowError> {
+        T::ask(server, on).map(DeclaredQuestion::answered)
     }
 }
 
 /// What a question may depend on.
-pub trait Grounds<S>: sealed::Sealed + Sized {
+pub trait QuestionInput<S>: sealed::Sealed + Sized {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "nobody else implements it")]
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError>;
@@ -157,7 +157,7 @@ impl<S, T: Question<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
 impl sealed::Sealed for () {}
 
 #[expect(private_interfaces, reason = "nobody else implements it")]
-impl<S> Grounds<S> for () {
+impl<S> QuestionInput<S> for () {
     fn find(_desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         Ok(Some(()))
     }
@@ -166,7 +166,7 @@ impl<S> Grounds<S> for () {
 impl<P> sealed::Sealed for Parameters<P> {}
 
 #[expect(private_interfaces, reason = "nobody else implements it")]
-impl<S, P: DeserializeOwned> Grounds<S> for Parameters<P> {
+impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         let arguments = desk.view.frame.arguments.as_deref().unwrap_or("{}");
         let misfit = |error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None);
@@ -177,7 +177,7 @@ impl<S, P: DeserializeOwned> Grounds<S> for Parameters<P> {
 impl<T> sealed::Sealed for Asked<T> {}
 
 #[expect(private_interfaces, reason = "nobody else implements it")]
-impl<S, T: Question<S>> Grounds<S> for Asked<T> {
+impl<S, T: Question<S>> QuestionInput<S> for Asked<T> {
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         Ok(desk.value()?.map(Self))
     }
@@ -189,7 +189,7 @@ macro_rules! together {
         impl<$($T),+> sealed::Sealed for ($($T,)+) {}
 
         #[expect(private_interfaces, reason = "nobody else implements it")]
-        impl<S, $($T: Grounds<S>),+> Grounds<S> for ($($T,)+) {
+        impl<S, $($T: QuestionInput<S>),+> QuestionInput<S> for ($($T,)+) {
             fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
                 $(let $name = $T::find(desk)?;)+
                 Ok((|| Some(($($name?,)+)))())
@@ -199,8 +199,8 @@ macro_rules! together {
         impl<S, $($T: Question<S>),+> Question<S> for ($($T,)+) {
             type On = ($(Asked<$T>,)+);
 
-            fn ask(_server: &S, ($(Asked($name),)+): Self::On) -> Result<Posed<Self>, FlowError> {
-                Ok(Posed::known(($($name,)+)))
+            fn ask(_server: &S, ($(Asked($name),)+): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
+                Ok(DeclaredQuestion::known(($($name,)+)))
             }
         }
     };

@@ -17,13 +17,13 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::{Answer, Ask, Asking, How, Otherwise, Within};
+use super::ask::{Answer, Ask, How, Otherwise, QuestionBuilder, Within};
 use crate::{
     server::{
         engine::{
             answer::Received,
             effects,
-            frame::Question,
+            frame::OpenQuestion,
             journal::{Journal, Operation, Reached},
             view::View,
         },
@@ -35,11 +35,11 @@ use crate::{
         seal::{
             Digest, FlowId,
             digest::Fingerprint,
-            envelope::{Kind, Settled},
+            envelope::{QuestionKind, Settled},
             journal::{Entry, RecordedFailure},
         },
     },
-    shared::{check::Problem, clock::BoxFuture},
+    shared::{check::InvalidAnswer, clock::BoxFuture},
 };
 
 #[doc = include_str!("docs/durable.md")]
@@ -76,31 +76,34 @@ impl<S: Send + Sync + 'static> Durable<S> {
     }
 
     /// Asks for a `T` with a form, as [`Ask::form`] does.
-    pub fn form<T: FormType>(&self, message: impl Into<String>) -> Asking<T> {
+    pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
         self.ask.form(message)
     }
 
     /// Asks for a yes, as [`Ask::confirm`] does.
-    pub fn confirm(&self, message: impl Into<String>) -> Asking<bool> {
+    pub fn confirm(&self, message: impl Into<String>) -> QuestionBuilder<bool> {
         self.ask.confirm(message)
     }
 
     /// Asks the person to visit a page, as [`Ask::url`] does.
-    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> Asking<()> {
+    pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         self.ask.url(message, url)
     }
 
     /// Asks the client's model.
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
-    pub fn sample(&self, request: rmcp::model::CreateMessageRequestParams) -> Asking<rmcp::model::CreateMessageResult> {
+    pub fn sample(
+        &self,
+        request: rmcp::model::CreateMessageRequestParams,
+    ) -> QuestionBuilder<rmcp::model::CreateMessageResult> {
         self.ask.sample(request)
     }
 
     /// Asks the client for its roots.
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
-    pub fn roots(&self) -> Asking<rmcp::model::ListRootsResult> {
+    pub fn roots(&self) -> QuestionBuilder<rmcp::model::ListRootsResult> {
         self.ask.roots()
     }
 
@@ -243,8 +246,15 @@ impl<S: Send + Sync + 'static> Durable<S> {
         // A client of the legacy era has nothing to come back with, and its call is one leg.
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
             let (key, message) = ("checkpoint".into(), "".into());
-            let question =
-                Question { key, kind: Kind::Form, request: None, form: None, digest: None, message, until: None };
+            let question = OpenQuestion {
+                key,
+                kind: QuestionKind::Form,
+                request: None,
+                form: None,
+                digest: None,
+                message,
+                until: None,
+            };
             frame.open(question, true)?.await?;
         }
         operation.record(Entry::Checkpoint)
@@ -370,7 +380,7 @@ pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>)
     parse_json_object(arguments.unwrap_or_default()).map_err(|misfit| FlowError::failed(misfit.message))
 }
 
-/// Questions that are asked together, in one round: tuples of [`Asking`].
+/// Questions that are asked together, in one round: tuples of [`QuestionBuilder`].
 pub trait Together: sealed::Sealed {
     /// What was accepted.
     type Values;
@@ -386,9 +396,9 @@ mod sealed {
 
 macro_rules! together {
     ($($question:ident: $T:ident),+) => {
-        impl<$($T: Send + 'static),+> sealed::Sealed for ($(Asking<$T>,)+) {}
+        impl<$($T: Send + 'static),+> sealed::Sealed for ($(QuestionBuilder<$T>,)+) {}
 
-        impl<$($T: Send + 'static),+> Together for ($(Asking<$T>,)+) {
+        impl<$($T: Send + 'static),+> Together for ($(QuestionBuilder<$T>,)+) {
             type Values = ($($T,)+);
 
             #[expect(private_interfaces, reason = "nobody else implements it")]
@@ -408,7 +418,7 @@ together!(a: A, b: B);
 together!(a: A, b: B, c: C);
 together!(a: A, b: B, c: C, d: D);
 
-impl<T: Send + 'static> Asking<T> {
+impl<T: Send + 'static> QuestionBuilder<T> {
     /// Settles on a key that none of those asked together has.
     fn name_apart(&mut self, keys: &mut Vec<String>) {
         let wanted = self.key.as_deref().map_or_else(self.query.how.default_key, str::to_owned);
@@ -484,7 +494,7 @@ impl<T: Send + 'static> Asking<T> {
                             // The same on every leg, and another for another page.
                             let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);
                             let request = query.request(words, key, &name)?;
-                            let question = Question {
+                            let question = OpenQuestion {
                                 key: key.into(),
                                 kind,
                                 request: Some(Box::new(request)),
@@ -530,7 +540,7 @@ impl<T: Send + 'static> Asking<T> {
                     }
                 }
             };
-            let problem = Problem::whole(problem);
+            let problem = InvalidAnswer::whole(problem);
             if misfits == ask.frame.core.limits.reasks {
                 return Err(FlowError::Invalid { question: message.to_string(), problem });
             }
@@ -544,13 +554,13 @@ impl<T: Send + 'static> Asking<T> {
 fn recall<T>(
     key: &str,
     answer: &Settled,
-    read_text: fn(&str, &str) -> Result<T, Problem>,
+    read_text: fn(&str, &str) -> Result<T, InvalidAnswer>,
 ) -> Result<Answer<T>, FlowError> {
     match answer {
         Settled::Declined => Ok(Answer::Declined),
         Settled::Cancelled => Ok(Answer::Cancelled),
         Settled::Accepted { json, .. } => {
-            let unreadable = |problem: Problem| FlowError::StateUnreadable(serde::de::Error::custom(problem));
+            let unreadable = |problem: InvalidAnswer| FlowError::StateUnreadable(serde::de::Error::custom(problem));
             read_text(key, json).map(Answer::Accepted).map_err(unreadable)
         }
     }

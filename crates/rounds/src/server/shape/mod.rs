@@ -9,11 +9,11 @@ mod prompt;
 mod round;
 mod steps;
 
-pub use ask::{Answer, Ask, Asking};
-pub use asked::{Asked, FixedQuestion, Grounds, Question};
+pub use ask::{Answer, Ask, QuestionBuilder};
+pub use asked::{Asked, FixedQuestion, Question, QuestionInput};
 pub use by_era::by_era;
 pub use durable::{Durable, Together, durable, durable_prompt};
-pub use posed::Posed;
+pub use posed::DeclaredQuestion;
 pub use prompt::PromptResponse;
-pub use round::{Asks, Given, Round};
+pub use round::{Given, Questions, Round};
 pub use steps::{Append, Collected, Finished, Refused, Step, StepValue, Steps, StepsError};

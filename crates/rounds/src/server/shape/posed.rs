@@ -13,10 +13,10 @@ use crate::{
         policy::error::FlowError,
         seal::{
             digest::{Fingerprint, of_question},
-            envelope::Kind,
+            envelope::QuestionKind,
         },
     },
-    shared::check::Problem,
+    shared::check::InvalidAnswer,
 };
 
 /// A question, or the value itself where there is nothing to ask.
@@ -30,14 +30,14 @@ use crate::{
 /// let known: Posed<Units> = Posed::known(Units::Metric);
 /// ```
 #[must_use = "a question is asked by who it is handed to"]
-pub struct Posed<T>(Inner<T>);
+pub struct DeclaredQuestion<T>(Inner<T>);
 
 enum Inner<T> {
     Known(T),
-    Question(Question<T>),
+    Question(Unanswered<T>),
 }
 
-struct Question<T> {
+struct Unanswered<T> {
     message: String,
     key: String,
     /// The page to visit, of a question that is no form.
@@ -54,7 +54,7 @@ type Read<T> = Box<dyn Fn(Reply<'_>) -> Result<T, Misread> + Send>;
 /// An answer, and what it is to.
 struct Reply<'a> {
     key: &'a str,
-    kind: Kind,
+    kind: QuestionKind,
     message: &'a str,
     answer: Answer<Arc<Value>>,
 }
@@ -62,12 +62,12 @@ struct Reply<'a> {
 /// Why an answer gives no value.
 enum Misread {
     /// It does not fit, and may be given again.
-    Unfit(Problem),
+    Unfit(InvalidAnswer),
     /// It fits, and ends the call.
     Ends(FlowError),
 }
 
-impl<T: FormType> Posed<T> {
+impl<T: FormType> DeclaredQuestion<T> {
     /// Asks for a `T` with a form, under the name of its type: `Units` is asked as `units`.
     pub fn form(message: impl Into<String>) -> Self {
         Self::question(message.into(), None)
@@ -80,7 +80,7 @@ impl<T: FormType> Posed<T> {
     }
 
     fn question(message: String, url: Option<String>) -> Self {
-        Self(Inner::Question(Question {
+        Self(Inner::Question(Unanswered {
             message,
             key: Form::default_key::<T>(),
             url,
@@ -94,7 +94,7 @@ impl<T: FormType> Posed<T> {
     }
 }
 
-impl<T> Posed<T> {
+impl<T> DeclaredQuestion<T> {
     /// The value itself: nobody is asked.
     pub const fn known(value: T) -> Self {
         Self(Inner::Known(value))
@@ -119,13 +119,13 @@ impl<T> Posed<T> {
     }
 
     /// With a refusal as a value.
-    pub(super) fn answered(self) -> Posed<Answer<T>>
+    pub(super) fn answered(self) -> DeclaredQuestion<Answer<T>>
     where
         T: 'static,
     {
-        Posed(match self.0 {
+        DeclaredQuestion(match self.0 {
             Inner::Known(value) => Inner::Known(Answer::Accepted(value)),
-            Inner::Question(Question { message, key, url, form, read, otherwise }) => Inner::Question(Question {
+            Inner::Question(Unanswered { message, key, url, form, read, otherwise }) => Inner::Question(Unanswered {
                 message,
                 key,
                 url,
@@ -197,9 +197,9 @@ pub(super) enum Settled<T> {
     Asks(String, Box<InputRequest>),
 }
 
-impl<T> Question<T> {
-    fn kind(&self) -> Kind {
-        if self.url.is_some() { Kind::Url } else { Kind::Form }
+impl<T> Unanswered<T> {
+    fn kind(&self) -> QuestionKind {
+        if self.url.is_some() { QuestionKind::Url } else { QuestionKind::Form }
     }
 
     fn fingerprint(&self, view: &View) -> Result<Fingerprint, FlowError> {
@@ -223,7 +223,7 @@ impl<T> Question<T> {
         Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
     }
 
-    fn value(&self, kind: Kind, received: Received) -> Result<T, Misread> {
+    fn value(&self, kind: QuestionKind, received: Received) -> Result<T, Misread> {
         let answer = match received {
             Received::Accepted(content) => Answer::Accepted(content),
             Received::Declined => Answer::Declined,
@@ -235,18 +235,18 @@ impl<T> Question<T> {
 }
 
 /// Reads an accepted answer as the type that was asked for.
-pub(super) fn read<T: FormType>(key: &str, kind: Kind, content: &Value) -> Result<T, Problem> {
+pub(super) fn read<T: FormType>(key: &str, kind: QuestionKind, content: &Value) -> Result<T, InvalidAnswer> {
     match kind {
-        Kind::Form => read_form(key, content),
+        QuestionKind::Form => read_form(key, content),
         _ => from_json(content),
     }
 }
 
-impl<T> std::fmt::Debug for Posed<T> {
+impl<T> std::fmt::Debug for DeclaredQuestion<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.message() {
-            Some(message) => f.debug_tuple("Posed").field(&message).finish(),
-            None => f.write_str("Posed(known)"),
+            Some(message) => f.debug_tuple("DeclaredQuestion").field(&message).finish(),
+            None => f.write_str("DeclaredQuestion(known)"),
         }
     }
 }

@@ -12,7 +12,7 @@ use rmcp::{
 ///
 /// ```
 /// use rmcp::{ErrorData, model::{PromptMessage, Role}, prompt, prompt_router};
-/// use rounds::{Given, PromptResponse, Round};
+/// use rounds::{Given, prompt::PromptResponse, Round};
 ///
 /// struct Planner;
 ///

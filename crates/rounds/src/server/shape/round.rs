@@ -13,12 +13,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::ask::{from_json, read_form};
 use crate::{
     server::{
-        engine::{answer::Received, effects::Onces, view::View},
+        engine::{answer::Received, effects::Effects, view::View},
         form::{Form, FormType},
         policy::{error::FlowError, gate::Era},
-        seal::{Digest, FlowId, envelope::Kind},
+        seal::{Digest, FlowId, envelope::QuestionKind},
     },
-    shared::{check::Problem, order},
+    shared::{check::InvalidAnswer, order},
 };
 
 /// One round, in the hands of a handler that is called again for each.
@@ -63,7 +63,7 @@ use crate::{
 /// }
 /// ```
 ///
-/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::PromptResponse) for what the
+/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::prompt::PromptResponse) for what the
 /// method returns. In a resource it is a `Round<ReadResourceResponse>`, taken out of the request context with
 /// [`from_context`](Self::from_context).
 ///
@@ -98,7 +98,7 @@ pub enum Given<T> {
     /// There is no answer: the question was not asked yet, or the client left it out.
     Missing,
     /// There is an answer, and it does not fit what was asked for.
-    Invalid(Problem),
+    Invalid(InvalidAnswer),
 }
 
 impl<R: From<InputRequiredResult>> Round<R> {
@@ -113,29 +113,34 @@ impl<R: From<InputRequiredResult>> Round<R> {
 
     /// What was given for the form asked under this key, in this round or an earlier one.
     pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
-        self.read(key, Kind::Form, |content| read_form(key, content))
+        self.read(key, QuestionKind::Form, |content| read_form(key, content))
     }
 
     /// Whether the person agreed to visit the page asked under this key. That they agreed does not mean that they did.
     pub fn given_url(&self, key: &str) -> Given<()> {
-        self.read(key, Kind::Url, |_| Ok(()))
+        self.read(key, QuestionKind::Url, |_| Ok(()))
     }
 
     /// What the client's model said to the request asked under this key.
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
-        self.read(key, Kind::Sample, from_json)
+        self.read(key, QuestionKind::Sample, from_json)
     }
 
     /// The client's roots, asked under this key.
     #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_roots(&self, key: &str) -> Given<rmcp::model::ListRootsResult> {
-        self.read(key, Kind::Roots, from_json)
+        self.read(key, QuestionKind::Roots, from_json)
     }
 
-    fn read<T>(&self, key: &str, kind: Kind, read: impl FnOnce(&serde_json::Value) -> Result<T, Problem>) -> Given<T> {
+    fn read<T>(
+        &self,
+        key: &str,
+        kind: QuestionKind,
+        read: impl FnOnce(&serde_json::Value) -> Result<T, InvalidAnswer>,
+    ) -> Given<T> {
         let received = self.view.frame.answers().get(key, kind);
         match received {
             None => Given::Missing,
@@ -171,12 +176,12 @@ impl<R: From<InputRequiredResult>> Round<R> {
     ///
     /// # Errors
     ///
-    /// [`FlowError::DuplicateOnce`] for a name that this run has used; [`FlowError::TooManyOnces`] and
-    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::OnceLost`] when its value is
-    /// larger than [`Limits::once_bytes`](crate::Limits::once_bytes), or than the room that others left that ran at the same time, or no
+    /// [`FlowError::DuplicateEffect`] for a name that this run has used; [`FlowError::TooManyEffects`] and
+    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::EffectLost`] when its value is
+    /// larger than [`Limits::effect_bytes`](crate::Limits::once_bytes), or than the room that others left that ran at the same time, or no
     /// longer kept, or when the first leg, or an earlier run for a legacy client, has left it to a task that is not through with it;
     /// [`FlowError::State`] when it has run and its
-    /// value cannot be written as JSON, which is `OnceLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
+    /// value cannot be written as JSON, which is `EffectLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
     /// another type; [`FlowError::Retry`] when the ledger is away or has no room, before the effect runs, or another leg is at the effect for too long;
     /// [`FlowError::FlowEnded`] in a task that outlives its handler.
     pub async fn once<T: Serialize + DeserializeOwned>(
@@ -234,7 +239,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
     ///
     /// As [`Asks::send`].
     pub fn ask_form<T: FormType>(&self, key: &str, message: impl Into<String>) -> Result<R, FlowError> {
-        self.asks().form::<T>(key, message).send()
+        self.questions().form::<T>(key, message).send()
     }
 
     /// Ends the leg with one page to visit. Short for [`asks`](Self::asks)`().url(key, message, url).send()`.
@@ -243,12 +248,12 @@ impl<R: From<InputRequiredResult>> Round<R> {
     ///
     /// As [`Asks::send`].
     pub fn ask_url(&self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Result<R, FlowError> {
-        self.asks().url(key, message, url).send()
+        self.questions().url(key, message, url).send()
     }
 
     /// Ends the leg with several questions, or with a state to keep, or both.
-    pub fn asks(&self) -> Asks<R> {
-        Asks { requests: Ok(InputRequests::new()), keys: Vec::new(), state: None, round: self.clone() }
+    pub fn questions(&self) -> Questions<R> {
+        Questions { requests: Ok(InputRequests::new()), keys: Vec::new(), state: None, round: self.clone() }
     }
 
     /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
@@ -287,25 +292,25 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// Whether the client can be asked with a form. False for one of the legacy era, as are those below, unless the server was
     /// told to [push](crate::Legacy::Push).
     pub fn can_form(&self) -> bool {
-        self.can(Kind::Form)
+        self.can(QuestionKind::Form)
     }
 
     /// Whether the client can be asked to visit a page.
     pub fn can_url(&self) -> bool {
-        self.can(Kind::Url)
+        self.can(QuestionKind::Url)
     }
 
     /// Whether the client's model can be sampled.
     pub fn can_sample(&self) -> bool {
-        self.can(Kind::Sample)
+        self.can(QuestionKind::Sample)
     }
 
     /// Whether the client can be asked for its roots.
     pub fn can_roots(&self) -> bool {
-        self.can(Kind::Roots)
+        self.can(QuestionKind::Roots)
     }
 
-    fn can(&self, kind: Kind) -> bool {
+    fn can(&self, kind: QuestionKind) -> bool {
         self.view.can(kind)
     }
 }
@@ -336,7 +341,7 @@ impl<R> std::fmt::Debug for Round<R> {
 /// The questions that end a leg, and the state to keep until they are answered. Made by [`Round::asks`].
 #[must_use = "nothing is asked until it is sent and returned"]
 #[derive(Debug)]
-pub struct Asks<R> {
+pub struct Questions<R> {
     /// The first mistake is kept and reported by `send`.
     requests: Result<InputRequests, FlowError>,
     /// Their keys, in the order of asking.
@@ -345,7 +350,7 @@ pub struct Asks<R> {
     round: Round<R>,
 }
 
-impl<R: From<InputRequiredResult>> Asks<R> {
+impl<R: From<InputRequiredResult>> Questions<R> {
     /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
     /// after the key. When the last answer did not fit, the message says what was wrong with it.
     pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
@@ -398,7 +403,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
     ///
     /// # Errors
     ///
-    /// [`FlowError::Unaskable`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
+    /// [`FlowError::FormType`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
     /// [`FlowError::NothingAsked`], [`FlowError::State`] when the state cannot be written, and [`FlowError::Unrecorded`] when the next
     /// run could not know how an effect of this one ended. What the client cannot answer, what is too much and what is too large
     /// is found after the handler has returned.
@@ -407,7 +412,7 @@ impl<R: From<InputRequiredResult>> Asks<R> {
         if requests.is_empty() && self.state.is_none() {
             return Err(FlowError::NothingAsked);
         }
-        if let Some(error) = self.round.view.frame.onces.get().and_then(Onces::cannot_ask) {
+        if let Some(error) = self.round.view.frame.onces.get().and_then(Effects::cannot_ask) {
             return Err(error);
         }
         let requests = (!requests.is_empty()).then_some(requests);

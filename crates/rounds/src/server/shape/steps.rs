@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     durable::{prepare, read_arguments},
-    posed::{Posed, Settled, read},
+    posed::{DeclaredQuestion, Settled, read},
 };
 use crate::{
     server::{
@@ -91,7 +91,7 @@ where
         T: StepValue,
         C: Append<T>,
         F: Fn(Step<S, P>, C) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Posed<T>, FlowError>> + Send + 'static,
+        Fut: Future<Output = Result<DeclaredQuestion<T>, FlowError>> + Send + 'static,
     {
         let step = Arc::new(step);
         self.then(name.into(), move |at, name, so_far: C| {
@@ -114,7 +114,7 @@ where
         T: StepValue,
         C: Append<Option<T>>,
         F: Fn(Step<S, P>, C) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Option<Posed<T>>, FlowError>> + Send + 'static,
+        Fut: Future<Output = Result<Option<DeclaredQuestion<T>>, FlowError>> + Send + 'static,
     {
         let step = Arc::new(step);
         self.then(name.into(), move |at, name, so_far: C| {
@@ -336,7 +336,7 @@ impl<S, P> Step<S, P> {
     /// What a step comes to: what it came to before, what was answered, or what it gives at once; otherwise it asks.
     async fn value<T: StepValue, Fut>(&self, name: &str, pose: impl Fn() -> Fut) -> Result<Option<T>, Halt>
     where
-        Fut: Future<Output = Result<Option<Posed<T>>, FlowError>>,
+        Fut: Future<Output = Result<Option<DeclaredQuestion<T>>, FlowError>>,
     {
         let (known, answered) = {
             let answers = self.view.frame.answers();
@@ -362,7 +362,7 @@ impl<S, P> Step<S, P> {
         if let Some(how) = refused {
             // What was asked is only to be named: a no is a no, also where the step comes to something else by now, or fails.
             let posed = self.in_step(name, pose()).await.ok().flatten();
-            let question = posed.as_ref().and_then(Posed::message).unwrap_or(name).to_owned();
+            let question = posed.as_ref().and_then(DeclaredQuestion::message).unwrap_or(name).to_owned();
             return Err(Halt::Refused { step: name.to_owned(), question, how });
         }
         let posed = self.in_step(name, pose()).await?.map(|posed| posed.key(name));

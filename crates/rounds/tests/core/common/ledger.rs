@@ -6,8 +6,8 @@ use std::{
 };
 
 use rounds::{
-    BoxFuture, Timestamp,
-    ledger::{Bid, ClaimId, Claimed, Fence, Ledger, LedgerError, MemoryLedger, Orphan, Spill, What},
+    ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, Spill},
+    time::{BoxFuture, Timestamp},
 };
 use tokio::sync::watch;
 
@@ -132,7 +132,7 @@ impl Ledger for Faulty {
         self.when_there(Step::Spill, || self.kept.spill(spill))
     }
 
-    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         if std::mem::take(&mut self.plan().owner_is_lost) {
             drop(self.kept.claim(id, bid));
         }
@@ -164,7 +164,7 @@ impl Ledger for Faulty {
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.note(reply.iter().chain(spill.as_ref().map(|spill| &spill.state)));
-        if self.plan().records_no_effect && matches!(id.what, What::Once(_)) {
+        if self.plan().records_no_effect && matches!(id.what, ClaimKind::Once(_)) {
             return Box::pin(std::future::pending());
         }
         self.when_there(Step::Settle, || self.kept.settle(id, fence, reply, spill, spent))
@@ -174,7 +174,7 @@ impl Ledger for Faulty {
         &self,
         id: ClaimId,
         fence: Fence,
-        orphan: Orphan,
+        orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.when_there(Step::Release, || self.kept.release(id, fence, orphan, unless_awaited))

@@ -22,8 +22,9 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    BoxFuture, FlowError, Given, Round, Rounds, RoundsBuilder,
+    FlowError, Given, Round, Rounds, RoundsBuilder,
     test::{Client, Clock, Events, Leg},
+    time::BoxFuture,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use crate::{
     server::{
         engine::{answer::Received, link::Link},
         policy::error::FlowError,
-        seal::envelope::Kind,
+        seal::envelope::QuestionKind,
     },
     shared::{clock::Clock, order},
 };
@@ -24,7 +24,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// One question to be pushed.
 pub(crate) struct Push {
     pub(crate) link: Link,
-    pub(crate) kind: Kind,
+    pub(crate) kind: QuestionKind,
     pub(crate) request: InputRequest,
     /// How long to wait for the answer.
     pub(crate) patience: Duration,

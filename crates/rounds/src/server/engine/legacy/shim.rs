@@ -15,11 +15,11 @@ use crate::{
         engine::{
             answer::Received,
             exchange::{Exchange, Response},
-            frame::Question,
+            frame::OpenQuestion,
             view::View,
         },
         policy::{error::FlowError, gate::kind_of, observe::Station},
-        seal::envelope::Kind,
+        seal::envelope::QuestionKind,
     },
     shared::order,
 };
@@ -125,13 +125,13 @@ async fn push(
     keys: &[String],
     mut requests: InputRequests,
     timeout: Duration,
-) -> Result<Vec<(String, Kind, Received)>, FlowError> {
+) -> Result<Vec<(String, QuestionKind, Received)>, FlowError> {
     if let Some(error) = view.frame.onces.cannot_ask() {
         return Err(error);
     }
-    let limit = view.frame.core.limits.asks;
+    let limit = view.frame.core.limits.questions;
     if requests.len() > limit {
-        return Err(FlowError::TooManyAsks { asks: requests.len(), limit });
+        return Err(FlowError::TooManyQuestions { asks: requests.len(), limit });
     }
     if let Some(key) = requests.keys().find(|key| view.frame.answers().clashes(key)) {
         return Err(FlowError::DuplicateKey { key: key.clone() });
@@ -141,7 +141,7 @@ async fn push(
     for (key, request) in keys.iter().filter_map(|key| requests.remove_entry(key)) {
         let (kind, message) = (kind_of(&request)?, words(&request).into());
         let (request, name) = (Some(Box::new(request)), key.as_str().into());
-        let question = Question { key: name, kind, request, form: None, digest: None, message, until: Some(until) };
+        let question = OpenQuestion { key: name, kind, request, form: None, digest: None, message, until: Some(until) };
         asked.push((key, kind, view.frame.open(question, false)?));
     }
     let mut received = Vec::new();
@@ -164,6 +164,6 @@ fn words(request: &InputRequest) -> String {
 }
 
 /// The answers as a client of the modern era would have sent them, for a handler that reads them there.
-fn raw(received: &[(String, Kind, Received)]) -> InputResponses {
+fn raw(received: &[(String, QuestionKind, Received)]) -> InputResponses {
     received.iter().filter_map(|(key, kind, received)| Some((key.clone(), received.to_raw(*kind)?))).collect()
 }

@@ -17,7 +17,9 @@ use self::{
     table::{CLAIM_BYTES, Name, Place, State, Table, due},
 };
 use crate::{
-    server::ledger::{Bid, Claim, ClaimId, Claimed, Fence, Keep, Ledger, LedgerError, Orphan, Spill, Step},
+    server::ledger::{
+        Claim, ClaimId, ClaimRequest, ClaimStep, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill,
+    },
     shared::clock::{BoxFuture, Timestamp},
 };
 
@@ -140,7 +142,7 @@ impl Ledger for MemoryLedger {
         ready(records.make_room_for(&spill).map(|()| records.keep_spill(spill)))
     }
 
-    fn claim(&self, id: ClaimId, bid: Bid) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
         ready(self.records().claim(id, bid))
     }
 
@@ -164,7 +166,7 @@ impl Ledger for MemoryLedger {
         &self,
         id: ClaimId,
         fence: Fence,
-        orphan: Orphan,
+        orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         let mut records = self.records();
@@ -230,7 +232,7 @@ impl Held {
 }
 
 impl Records {
-    fn claim(&mut self, id: ClaimId, bid: Bid) -> Result<Claimed, LedgerError> {
+    fn claim(&mut self, id: ClaimId, bid: ClaimRequest) -> Result<Claimed, LedgerError> {
         let now = bid.keep.now;
         self.forget_expired(now, FORGOTTEN);
         let name = Name::of(id);
@@ -255,11 +257,13 @@ impl Records {
         }
         let Some(held) = self.held_at(place) else { return Ok(Claimed::Dead) };
         Ok(match held.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
-            Step::Fresh(fence) => Claimed::Fresh { fence, spilled: held.spill.as_ref().map(|state| state.to_vec()) },
-            Step::Running => Claimed::Running(Box::pin(wait(held.awaited.get_or_insert_default().clone()))),
-            Step::AnsweredOtherwise => Claimed::AnsweredOtherwise,
+            ClaimStep::Fresh(fence) => {
+                Claimed::Fresh { fence, spilled: held.spill.as_ref().map(|state| state.to_vec()) }
+            }
+            ClaimStep::Running => Claimed::Running(Box::pin(wait(held.awaited.get_or_insert_default().clone()))),
+            ClaimStep::AnsweredOtherwise => Claimed::AnsweredOtherwise,
             // One that is done is not held.
-            Step::Dead | Step::Done => {
+            ClaimStep::Dead | ClaimStep::Done => {
                 self.rest(place);
                 Claimed::Dead
             }
@@ -303,7 +307,7 @@ impl Records {
     }
 
     /// Sees to it that there is room for a claim and so many bytes of a state.
-    fn make_room(&mut self, keep: Keep, state: usize) -> Result<(), LedgerError> {
+    fn make_room(&mut self, keep: Retention, state: usize) -> Result<(), LedgerError> {
         let Err(full) = self.fits(keep, state) else { return Ok(()) };
         for _ in 0..FORGOTTEN_FOR_ROOM / FORGOTTEN {
             if self.forget_expired(keep.now, FORGOTTEN) == 0 {
@@ -316,7 +320,7 @@ impl Records {
         Err(full)
     }
 
-    fn fits(&self, keep: Keep, state: usize) -> Result<(), LedgerError> {
+    fn fits(&self, keep: Retention, state: usize) -> Result<(), LedgerError> {
         let limit = self.shares.limit() / 2;
         if state > 0 && self.spilled.saturating_add(state) > limit {
             return Err(LedgerError::Full { whose: "states that do not fit into their tokens", limit });
@@ -329,7 +333,7 @@ impl Records {
     }
 
     /// Keeps a claim of which nothing is known yet, for which there is room.
-    fn insert(&mut self, name: Name, keep: Keep) -> Place {
+    fn insert(&mut self, name: Name, keep: Retention) -> Place {
         let share = self.shares.open(keep.share, CLAIM_BYTES);
         self.table.insert(name, share, State::Free(0), due(keep.now, keep.until))
     }
@@ -453,7 +457,7 @@ mod tests {
 
     use super::*;
     use crate::server::{
-        ledger::{Share, What, suite},
+        ledger::{ClaimKind, PrincipalShare, suite},
         seal::{Digest, FlowId},
     };
 
@@ -463,47 +467,47 @@ mod tests {
     }
 
     fn round(number: u32) -> ClaimId {
-        ClaimId { flow: FlowId::from_bytes([1; 16]), what: What::Round(number) }
+        ClaimId { flow: FlowId::from_bytes([1; 16]), what: ClaimKind::Round(number) }
     }
 
     fn effect(name: &str) -> ClaimId {
-        ClaimId { what: What::Once(Digest::of_once(round(1).flow, name)), ..round(1) }
+        ClaimId { what: ClaimKind::Once(Digest::of_once(round(1).flow, name)), ..round(1) }
     }
 
     fn at(second: u64) -> Timestamp {
         Timestamp::from_millis(second * 1000)
     }
 
-    fn keep(now: u64, until: u64) -> Keep {
-        Keep { now: at(now), until: at(until), share: Share::Common }
+    fn keep(now: u64, until: u64) -> Retention {
+        Retention { now: at(now), until: at(until), share: PrincipalShare::Common }
     }
 
-    fn bid(now: u64, until: u64) -> Bid {
-        Bid {
+    fn bid(now: u64, until: u64) -> ClaimRequest {
+        ClaimRequest {
             answers: Digest::of_principal("yes"),
             keep: keep(now, until),
             lease: Duration::from_secs(30),
-            orphan: Orphan::Free,
+            orphan: OwnerLost::Free,
         }
     }
 
-    fn of(share: Share, mut bid: Bid) -> Bid {
+    fn of(share: PrincipalShare, mut bid: ClaimRequest) -> ClaimRequest {
         bid.keep.share = share;
         bid
     }
 
-    fn spill(number: u32, keep: Keep, state: &[u8]) -> Spill {
+    fn spill(number: u32, keep: Retention, state: &[u8]) -> Spill {
         Spill { id: round(number), keep, state: state.to_vec() }
     }
 
-    async fn fresh(ledger: &MemoryLedger, id: ClaimId, bid: Bid) -> Fence {
+    async fn fresh(ledger: &MemoryLedger, id: ClaimId, bid: ClaimRequest) -> Fence {
         match ledger.claim(id, bid).await {
             Ok(Claimed::Fresh { fence, .. }) => fence,
             other => panic!("expected a fresh claim, got {other:?}"),
         }
     }
 
-    async fn answered(ledger: &MemoryLedger, id: ClaimId, bid: Bid, reply: Option<&[u8]>) {
+    async fn answered(ledger: &MemoryLedger, id: ClaimId, bid: ClaimRequest, reply: Option<&[u8]>) {
         let fence = fresh(ledger, id, bid).await;
         assert!(ledger.settle(id, fence, reply.map(<[u8]>::to_vec), None, vec![]).await.unwrap());
     }
@@ -523,7 +527,7 @@ mod tests {
         assert!(matches!(ledger.claim(round(1), bid(0, 100)).await, Ok(Claimed::Done(Some(_)))), "done");
         assert!(matches!(ledger.claim(round(2), bid(0, 200)).await, Ok(Claimed::Running(_))), "running");
         assert_eq!(fresh(&ledger, round(2), bid(30, 200)).await, 2, "its lease has lapsed");
-        assert!(!ledger.release(round(2), 2, Orphan::Free, false).await.unwrap());
+        assert!(!ledger.release(round(2), 2, OwnerLost::Free, false).await.unwrap());
         answered(&ledger, round(3), bid(30, 200), None).await;
         assert!(ledger.claim(round(4), bid(30, 200)).await.is_err());
         assert_eq!(fresh(&ledger, round(2), bid(30, 200)).await, 3, "it was given back");
@@ -544,17 +548,17 @@ mod tests {
             }
             panic!("nothing was refused");
         };
-        let (anonymous, error) = fill(Share::Anonymous, 0).await;
+        let (anonymous, error) = fill(PrincipalShare::Anonymous, 0).await;
         assert_eq!(anonymous as usize, (50_000 - HELD_BYTES) / CLAIM_BYTES);
         assert!(error.to_string().contains("callers without a principal"), "{error}");
-        let (greedy, error) = fill(Share::Principal([1; 16]), 100_000).await;
+        let (greedy, error) = fill(PrincipalShare::Principal([1; 16]), 100_000).await;
         assert_eq!(greedy as usize, (10_000 - HELD_BYTES) / CLAIM_BYTES);
         assert!(error.to_string().contains("one principal"), "{error}");
-        let (modest, _) = fill(Share::Principal([2; 16]), 200_000).await;
+        let (modest, _) = fill(PrincipalShare::Principal([2; 16]), 200_000).await;
         assert_eq!(modest, greedy);
         // When their time is over, all of it is theirs again.
         let later = |share| of(share, bid(100, 200));
-        for (share, number) in [(Share::Anonymous, 1), (Share::Principal([1; 16]), 100_001)] {
+        for (share, number) in [(PrincipalShare::Anonymous, 1), (PrincipalShare::Principal([1; 16]), 100_001)] {
             assert!(ledger.claim(round(number), later(share)).await.is_ok());
         }
     }
@@ -562,8 +566,8 @@ mod tests {
     #[tokio::test]
     async fn shares_can_be_set() {
         let ledger = MemoryLedger::new().with_anonymous_bytes(room(0)).with_principal_bytes(room(1));
-        assert!(ledger.claim(round(1), of(Share::Anonymous, bid(0, 100))).await.is_err());
-        let mine = Share::Principal([1; 16]);
+        assert!(ledger.claim(round(1), of(PrincipalShare::Anonymous, bid(0, 100))).await.is_err());
+        let mine = PrincipalShare::Principal([1; 16]);
         fresh(&ledger, round(1), of(mine, bid(0, 100))).await;
         assert!(ledger.claim(round(2), of(mine, bid(0, 100))).await.is_err());
     }
@@ -632,7 +636,7 @@ mod tests {
         let refused = ledger.settle(round(1), fence, Some(vec![9]), next(), vec![]).await;
         assert!(matches!(refused, Err(LedgerError::Full { .. })), "{refused:?}");
         assert!(matches!(ledger.claim(round(1), bid(1, 100)).await, Ok(Claimed::Running(_))), "it was not settled");
-        assert!(!ledger.release(round(1), fence, Orphan::Free, false).await.unwrap());
+        assert!(!ledger.release(round(1), fence, OwnerLost::Free, false).await.unwrap());
         let ledger = ledger.with_claim_bytes(10_000);
         let Ok(Claimed::Fresh { fence, spilled: Some(state) }) = ledger.claim(round(1), bid(1, 100)).await else {
             panic!()
@@ -690,13 +694,13 @@ mod tests {
     async fn nothing_is_left_when_all_has_expired() {
         let ledger = MemoryLedger::new();
         for number in 1..=100 {
-            let bid = of(Share::Principal([number as u8 % 7; 16]), bid(0, u64::from(number)));
+            let bid = of(PrincipalShare::Principal([number as u8 % 7; 16]), bid(0, u64::from(number)));
             match number % 4 {
                 0 => drop(fresh(&ledger, round(number), bid).await),
                 1 => ledger.spill(spill(number, bid.keep, &[1; 50])).await.unwrap(),
                 2 => {
                     let fence = fresh(&ledger, round(number), bid).await;
-                    assert!(!ledger.release(round(number), fence, Orphan::Dead, false).await.unwrap());
+                    assert!(!ledger.release(round(number), fence, OwnerLost::Dead, false).await.unwrap());
                 }
                 _ => answered(&ledger, round(number), bid, Some(&[1, 2, 3])).await,
             }
@@ -721,8 +725,8 @@ mod tests {
                 let number = second as u128 * 1000 + call;
                 let flow =
                     FlowId::from_bytes(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes());
-                let (round, name) = (ClaimId { flow, what: What::Round(1) }, Digest::of_once(flow, "charge"));
-                let effect = ClaimId { flow, what: What::Once(name) };
+                let (round, name) = (ClaimId { flow, what: ClaimKind::Round(1) }, Digest::of_once(flow, "charge"));
+                let effect = ClaimId { flow, what: ClaimKind::Once(name) };
                 let of_round = fresh(&ledger, round, bid(second, second + 690)).await;
                 answered(&ledger, effect, bid(second, second + 3690), Some(&[1; 40])).await;
                 assert!(ledger.settle(round, of_round, Some(vec![2; 200]), None, vec![effect]).await.unwrap());

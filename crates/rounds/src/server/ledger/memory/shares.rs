@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{LedgerError, Share};
+use super::super::{LedgerError, PrincipalShare};
 
 /// Counts bytes, in all and for each share.
 pub(super) struct Shares {
@@ -77,18 +77,18 @@ impl Shares {
     }
 
     /// Whether there is room for so many bytes more.
-    pub(super) fn fits(&self, share: Share, bytes: usize) -> Result<(), LedgerError> {
+    pub(super) fn fits(&self, share: PrincipalShare, bytes: usize) -> Result<(), LedgerError> {
         let within = |whose, used: usize, limit: usize| match used.saturating_add(bytes) > limit {
             true => Err(LedgerError::Full { whose, limit }),
             false => Ok(()),
         };
         match share {
-            Share::Common => {}
-            Share::Anonymous => {
+            PrincipalShare::Common => {}
+            PrincipalShare::Anonymous => {
                 let limit = self.anonymous_limit.unwrap_or(self.limit / 2);
                 within("the records of callers without a principal", self.anonymous, limit)?;
             }
-            Share::Principal(key) => {
+            PrincipalShare::Principal(key) => {
                 let account = self.principals.get(&key).and_then(|id| self.accounts.get(id.account()?));
                 let limit = self.principal_limit.unwrap_or(self.limit / 10);
                 within("the records of one principal", account.map_or(0, |account| account.bytes), limit)?;
@@ -98,11 +98,11 @@ impl Shares {
     }
 
     /// Counts so many bytes for a share, which gets an account if it has none.
-    pub(super) fn open(&mut self, share: Share, bytes: usize) -> ShareId {
+    pub(super) fn open(&mut self, share: PrincipalShare, bytes: usize) -> ShareId {
         let id = match share {
-            Share::Common => ShareId::COMMON,
-            Share::Anonymous => ShareId::ANONYMOUS,
-            Share::Principal(key) => match self.principals.get(&key) {
+            PrincipalShare::Common => ShareId::COMMON,
+            PrincipalShare::Anonymous => ShareId::ANONYMOUS,
+            PrincipalShare::Principal(key) => match self.principals.get(&key) {
                 Some(id) => *id,
                 None => self.open_account(key),
             },
@@ -161,10 +161,10 @@ impl Shares {
 mod tests {
     use super::*;
 
-    const A: Share = Share::Principal([1; 16]);
-    const B: Share = Share::Principal([2; 16]);
+    const A: PrincipalShare = PrincipalShare::Principal([1; 16]);
+    const B: PrincipalShare = PrincipalShare::Principal([2; 16]);
 
-    fn refused(shares: &Shares, share: Share, bytes: usize) -> String {
+    fn refused(shares: &Shares, share: PrincipalShare, bytes: usize) -> String {
         shares.fits(share, bytes).unwrap_err().to_string()
     }
 
@@ -174,12 +174,16 @@ mod tests {
         shares.open(A, 990);
         assert!(refused(&shares, A, 11).contains("the records of one principal may take 1000 bytes"));
         assert!(
-            shares.fits(A, 10).is_ok() && shares.fits(B, 1000).is_ok() && shares.fits(Share::Anonymous, 5000).is_ok()
+            shares.fits(A, 10).is_ok()
+                && shares.fits(B, 1000).is_ok()
+                && shares.fits(PrincipalShare::Anonymous, 5000).is_ok()
         );
-        shares.open(Share::Anonymous, 5000);
-        assert!(refused(&shares, Share::Anonymous, 1).contains("callers without a principal may take 5000 bytes"));
-        assert!(shares.fits(B, 1000).is_ok() && shares.fits(Share::Common, 3000).is_ok());
-        shares.open(Share::Common, 3900);
+        shares.open(PrincipalShare::Anonymous, 5000);
+        assert!(
+            refused(&shares, PrincipalShare::Anonymous, 1).contains("callers without a principal may take 5000 bytes")
+        );
+        assert!(shares.fits(B, 1000).is_ok() && shares.fits(PrincipalShare::Common, 3000).is_ok());
+        shares.open(PrincipalShare::Common, 3900);
         assert!(refused(&shares, B, 100).contains("all records may take 10000 bytes"), "what is left is for all");
     }
 
@@ -188,7 +192,7 @@ mod tests {
         let mut shares = Shares::new(10_000);
         shares.set_anonymous_limit(100);
         shares.set_principal_limit(usize::MAX);
-        assert!(shares.fits(Share::Anonymous, 101).is_err() && shares.fits(A, 9_999).is_ok());
+        assert!(shares.fits(PrincipalShare::Anonymous, 101).is_err() && shares.fits(A, 9_999).is_ok());
         shares.set_limit(50);
         assert!(shares.fits(A, 51).is_err());
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashTable;
 
 use super::{
-    super::{ClaimId, Fence, What},
+    super::{ClaimId, ClaimKind, Fence},
     replies::Spot,
     shares::ShareId,
 };
@@ -76,8 +76,8 @@ impl Name {
     pub(super) fn of(id: ClaimId) -> Self {
         let flow = *id.flow.as_bytes();
         match id.what {
-            What::Round(number) => Self { flow, what: number },
-            What::Once(name) => {
+            ClaimKind::Round(number) => Self { flow, what: number },
+            ClaimKind::Once(name) => {
                 let combined = u128::from_le_bytes(flow) ^ u128::from_le_bytes(name.half());
                 Self { flow: combined.to_le_bytes(), what: u32::MAX }
             }
@@ -285,16 +285,16 @@ mod tests {
     }
 
     fn round(flow: u128, number: u32) -> Name {
-        Name::of(ClaimId { flow: FlowId::from_bytes(flow.to_le_bytes()), what: What::Round(number) })
+        Name::of(ClaimId { flow: FlowId::from_bytes(flow.to_le_bytes()), what: ClaimKind::Round(number) })
     }
 
     fn effect(flow: u128, name: &str) -> Name {
         let flow = FlowId::from_bytes(flow.to_le_bytes());
-        Name::of(ClaimId { flow, what: What::Once(Digest::of_once(flow, name)) })
+        Name::of(ClaimId { flow, what: ClaimKind::Once(Digest::of_once(flow, name)) })
     }
 
     fn share() -> ShareId {
-        super::super::shares::Shares::new(0).open(crate::server::ledger::Share::Common, 0)
+        super::super::shares::Shares::new(0).open(crate::server::ledger::PrincipalShare::Common, 0)
     }
 
     #[test]
