@@ -95,8 +95,8 @@ mod tests {
         Retention { now: at(now), until: at(now + 690), share }
     }
 
-    const MINE: Share = PrincipalShare::Principal([1; 16]);
-    const YOURS: Share = PrincipalShare::Principal([2; 16]);
+    const MINE: PrincipalShare = PrincipalShare::Principal([1; 16]);
+    const YOURS: PrincipalShare = PrincipalShare::Principal([2; 16]);
 
     #[test]
     fn a_caller_at_its_share_waits_until_what_it_has_is_over_and_the_others_do_not() {
