@@ -94,6 +94,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod guide;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(any(feature = "server", feature = "client"))]

@@ -1,0 +1,37 @@
+//! Guides: how to write, test, deploy and secure a server that asks, and how it works inside.
+//!
+//! | page | answers |
+//! |---|---|
+//! | [`first_server`] | how to write a server that asks, run it and call it |
+//! | [`choosing_a_shape`] | which of the five ways to write a handler fits |
+//! | [`forms`] | what a question can ask for, and how answers are checked |
+//! | [`testing`] | how to test a handler without a network and without waiting |
+//! | [`client`] | how to write the side that is asked |
+//! | [`deploying`] | what one process, a fleet and short-lived workers need |
+//! | [`security`] | what holds by default, and what to set for several users |
+//! | [`internals`] | how a handler waits, is replayed, and runs once for each answer |
+//! | [`token`] | what `requestState` contains, byte by byte |
+//! | [`performance`] | what it costs, with figures |
+//! | [`interop`] | which other SDKs and test suites it was run against |
+//! | [`command_line`] | the program `rounds` |
+//!
+//! The pages are Markdown files beside this module, so that they can be read on a code host too.
+
+// Without every feature some examples do not compile: the pages are still there, and their examples do not run.
+#![cfg(any(
+    not(doctest),
+    all(feature = "server", feature = "client", feature = "http", feature = "otel", feature = "test")
+))]
+
+/// Declares a page. `links.md` comes first because the first definition of a link counts: here it leads to a module, and on a code
+/// host, where only the page is read, to a file.
+macro_rules! page {
+    ($name:ident, $file:literal) => {
+        #[doc = include_str!("links.md")]
+        #[doc = ""]
+        #[doc = include_str!($file)]
+        pub mod $name {}
+    };
+}
+
+page!(first_server, "first_server.md");
