@@ -12,7 +12,7 @@
 //! The first three ask such clients over their live connections. Where a resource is read, or without rmcp's macros, take
 //! [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
 //!
-//! `docs/shapes.md` in the repository compares them all, with a test for every row. Whichever it is, wrap the server once:
+//! [The guide](guide::choosing_a_shape) compares them all, with a test for every row. Whichever it is, wrap the server once:
 //! [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
 //! # The vocabulary

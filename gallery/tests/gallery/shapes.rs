@@ -1,4 +1,4 @@
-//! The weather tool in every way of writing it: what each may do that the others do not. The rows of `docs/shapes.md`.
+//! The weather tool in every way of writing it: what each may do that the others do not. The rows of the guide `choosing_a_shape`.
 
 use rounds::Era;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ macro_rules! rows {
 
         #[test]
         fn the_table_in_the_documents_names_the_test_of_each_row() {
-            let table = include_str!("../../../docs/shapes.md");
+            let table = include_str!("../../../crates/rounds/src/guide/choosing_a_shape.md");
             for sentence in [$(stringify!($sentence)),+] {
                 assert!(table.contains(&format!("`{sentence}`")), "{sentence}");
             }
