@@ -1,4 +1,4 @@
-// An axum router, protected from slow clients and from too many of them. docs/http.md shows it.
+// An axum router with timeouts for slow clients and a limit on connections. The guide `deploying` names it, and tests run it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -20,7 +20,7 @@
 //! The relay is for handlers with an `Ask`, which wait in memory. All others go on anywhere without one.
 //!
 //! Redis 7 or later. It has to keep what it was told to keep: `maxmemory-policy noeviction`. What a failover can lose, and
-//! what narrows it, is in `docs/deploy.md`.
+//! what narrows it, is in the guide `rounds::guide::deploying`.
 
 mod connect;
 mod connection;
