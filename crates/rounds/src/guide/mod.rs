@@ -37,3 +37,4 @@ macro_rules! page {
 page!(first_server, "first_server.md");
 page!(choosing_a_shape, "choosing_a_shape.md");
 page!(deploying, "deploying.md");
+page!(security, "security.md");
