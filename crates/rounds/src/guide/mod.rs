@@ -38,3 +38,4 @@ page!(first_server, "first_server.md");
 page!(choosing_a_shape, "choosing_a_shape.md");
 page!(deploying, "deploying.md");
 page!(security, "security.md");
+page!(forms, "forms.md");
