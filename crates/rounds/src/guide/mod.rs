@@ -39,3 +39,4 @@ page!(choosing_a_shape, "choosing_a_shape.md");
 page!(deploying, "deploying.md");
 page!(security, "security.md");
 page!(forms, "forms.md");
+page!(testing, "testing.md");
