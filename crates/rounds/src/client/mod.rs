@@ -102,8 +102,3 @@ pub use ready::{
 pub use responder::{BoxError, Responder};
 pub use saved::LoadError;
 pub use server::{Origin, Server};
-
-/// The code in the guide compiles.
-#[cfg(all(doctest, feature = "server"))]
-#[doc = include_str!("../../../../docs/client.md")]
-pub struct GuideDoctests;

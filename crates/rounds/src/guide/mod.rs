@@ -40,3 +40,4 @@ page!(deploying, "deploying.md");
 page!(security, "security.md");
 page!(forms, "forms.md");
 page!(testing, "testing.md");
+page!(client, "client.md");
