@@ -41,3 +41,4 @@ page!(security, "security.md");
 page!(forms, "forms.md");
 page!(testing, "testing.md");
 page!(client, "client.md");
+page!(command_line, "command_line.md");
