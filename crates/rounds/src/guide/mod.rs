@@ -42,3 +42,4 @@ page!(forms, "forms.md");
 page!(testing, "testing.md");
 page!(client, "client.md");
 page!(command_line, "command_line.md");
+page!(token, "token.md");
