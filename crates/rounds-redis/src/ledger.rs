@@ -56,7 +56,7 @@ const GIVEN_BACK: usize = 1000;
 ///
 /// # What Redis sees
 ///
-/// Digests in place of names and answers, times, and sealed bytes. See `docs/claims.md`.
+/// Digests in place of names and answers, times, and sealed bytes. See the guide `rounds::guide::internals`.
 #[derive(Clone)]
 pub struct RedisLedger {
     connection: Arc<Connection>,

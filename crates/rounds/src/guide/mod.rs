@@ -43,3 +43,4 @@ page!(testing, "testing.md");
 page!(client, "client.md");
 page!(command_line, "command_line.md");
 page!(token, "token.md");
+page!(internals, "internals.md");
