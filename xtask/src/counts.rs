@@ -117,7 +117,7 @@ fn compare(known: &Counts, counts: &Counts) -> Result<(), String> {
 
 fn print(counts: &Counts) -> String {
     let mut text =
-        "# Instructions, as `cargo xtask counts --write` has counted them; see docs/performance.md.\n".to_owned();
+        "# Instructions, as `cargo xtask counts --write` has counted them; see the guide `performance`.\n".to_owned();
     text.extend(counts.iter().map(|(case, count)| format!("{case} = {count}\n")));
     text
 }

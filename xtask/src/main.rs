@@ -24,11 +24,11 @@ Tasks:
   test              Check the formatting and the lints, run every test, build the documentation, run the examples and
                     the tour, run rmcp's own tests, and pair what was built with peers that others wrote
   interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
-                    compare the table of pairings with the one in docs/interop.md
+                    compare the table of pairings with the one in guide/interop.md
   interop --write   The same, but write the table down
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
   bench SECTION...  Only these: flows, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
-                    are measured as well; with --write, the findings go into docs/performance.md
+                    are measured as well; with --write, the findings go into guide/performance.md
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but write the counts down
   hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may

@@ -1,4 +1,4 @@
-//! What a run has found: markdown on the screen, and with `--write` the tables and the plots of `docs/performance.md`.
+//! What a run has found: markdown on the screen, and with `--write` the tables and the plots of the guide `performance`.
 
 mod bars;
 mod lines;
@@ -45,17 +45,18 @@ impl From<Lines> for Plot {
 }
 
 impl Section {
-    /// Replaces what `docs/performance.md` says of this section, and its picture.
+    /// Replaces what the guide `performance` says of this section, and its picture.
     pub(crate) fn write(&self) -> Result<(), Box<dyn Error>> {
-        let page = docs().join("performance.md");
+        let page = root().join("crates/rounds/src/guide/performance.md");
         let text = fs::read_to_string(&page).map_err(|error| format!("cannot read {}: {error}", page.display()))?;
         let mut found = self.found();
         if !self.plots.is_empty() {
-            let picture = docs().join("performance").join(format!("{}.svg", self.name));
-            fs::create_dir_all(docs().join("performance"))?;
+            let pictures = root().join("docs/performance");
+            fs::create_dir_all(&pictures)?;
+            let picture = pictures.join(format!("{}.svg", self.name));
             fs::write(&picture, picture::draw(self.title, &self.plots))
                 .map_err(|error| format!("cannot write {}: {error}", picture.display()))?;
-            found += &format!("\n![{}](performance/{}.svg)\n", self.title, self.name);
+            found += &format!("\n![{}](../../../../docs/performance/{}.svg)\n", self.title, self.name);
         }
         fs::write(&page, replace(&text, self.name, &found)?)?;
         Ok(())
@@ -103,7 +104,7 @@ fn replace(page: &str, name: &str, content: &str) -> Result<String, String> {
     let (begin, end) = (format!("<!-- bench:{name} -->\n"), format!("<!-- /bench:{name} -->\n"));
     let missing = || {
         format!(
-            "docs/performance.md has no place for `{name}`: give it the lines `{}` and `{}`",
+            "guide/performance.md has no place for `{name}`: give it the lines `{}` and `{}`",
             begin.trim(),
             end.trim()
         )
@@ -113,9 +114,9 @@ fn replace(page: &str, name: &str, content: &str) -> Result<String, String> {
     Ok(format!("{before}{begin}\n{}\n\n{end}{after}", content.trim()))
 }
 
-fn docs() -> PathBuf {
+fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).join("docs")
+    here.parent().unwrap_or(here).to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients and servers.
 //!
 //! What they need is pinned in `interop/` and installed there when it is not. Nothing is skipped: where it cannot be
-//! installed, the step fails and says what is missing. Each pairing becomes a row of the table in `docs/interop.md`, and
+//! installed, the step fails and says what is missing. Each pairing becomes a row of the table in the guide `interop`, and
 //! the last step compares the two.
 
 pub(crate) mod install;
@@ -127,7 +127,7 @@ impl Interop {
         let folder = root.join("interop");
         Self {
             npm: Npm::of(&folder),
-            document: Document(root.join("docs/interop.md")),
+            document: Document(root.join("crates/rounds/src/guide/interop.md")),
             built: built.to_owned(),
             rows: RefCell::default(),
             folder,

@@ -11,7 +11,7 @@ use super::install::Npm;
 pub(super) const SERVER_RUNS: [&str; 3] = ["--requirements 2026-07-28", ALL_MODERN, ALL_LEGACY];
 
 /// What is run with a client. What is required of one is among it: `--requirements` adds nothing but extensions of
-/// authorization, and docs/interop.md says why they are left out.
+/// authorization, and the guide `interop` says why they are left out.
 pub(super) const CLIENT_RUNS: [&str; 2] = [ALL_MODERN, ALL_LEGACY];
 
 const ALL_MODERN: &str = "--suite all --spec-version 2026-07-28";

@@ -38,7 +38,7 @@ impl Document {
         if written == table {
             return Ok(());
         }
-        let mut problem = "docs/interop.md has another table:\n".to_owned();
+        let mut problem = "guide/interop.md has another table:\n".to_owned();
         for (sign, lines, others) in [("-", written, table), ("+", table, written)] {
             for line in lines.lines().filter(|line| !others.lines().any(|other| other == *line)) {
                 problem.push_str(&format!("{sign} {line}\n"));
@@ -52,11 +52,11 @@ impl Document {
         let text = self.read()?;
         let (before, _, after) = parts(&text)?;
         fs::write(&self.0, [before, table, after].concat())
-            .map_err(|error| format!("cannot write docs/interop.md: {error}"))
+            .map_err(|error| format!("cannot write guide/interop.md: {error}"))
     }
 
     fn read(&self) -> Result<String, String> {
-        fs::read_to_string(&self.0).map_err(|error| format!("cannot read docs/interop.md: {error}"))
+        fs::read_to_string(&self.0).map_err(|error| format!("cannot read guide/interop.md: {error}"))
     }
 }
 
@@ -66,7 +66,7 @@ fn parts(text: &str) -> Result<(&str, &str, &str), String> {
     let end = text.find(END);
     match (begin, end) {
         (Some(begin), Some(end)) if begin <= end => Ok((&text[..begin], &text[begin..end], &text[end..])),
-        _ => Err("docs/interop.md has no place for the table".to_owned()),
+        _ => Err("guide/interop.md has no place for the table".to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ pub(super) const TESTS: usize = 672;
 /// started without.
 pub(super) const SERVERS: usize = 262;
 
-/// Tests that are expected to fail, and why. The table in `docs/interop.md` has them too.
+/// Tests that are expected to fail, and why. The table in the guide `interop` has them too.
 pub(super) const DIFFERENT: [Difference; 2] = [
     Difference {
         tests: &["test_mrtr_behavior::old_protocol_rejects_input_required"],

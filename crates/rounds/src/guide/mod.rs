@@ -44,3 +44,4 @@ page!(client, "client.md");
 page!(command_line, "command_line.md");
 page!(token, "token.md");
 page!(internals, "internals.md");
+page!(interop, "interop.md");
