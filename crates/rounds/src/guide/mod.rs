@@ -45,3 +45,4 @@ page!(command_line, "command_line.md");
 page!(token, "token.md");
 page!(internals, "internals.md");
 page!(interop, "interop.md");
+page!(performance, "performance.md");
