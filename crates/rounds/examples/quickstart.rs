@@ -1,21 +1,20 @@
 //! A complete weather server that asks for units. Run it with
 //! `cargo run -p rounds --features test --example quickstart`.
 //!
-//! A real one would end with `server.serve(stdio()).await?`; this one talks to itself, so that you see both sides.
+//! A real one would end with `server.serve(stdio()).await?`. This one talks to itself, so that you see both sides.
 
 use rmcp::{
     ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
-    model::CallToolResponse,
     schemars, tool, tool_handler, tool_router,
 };
-use rounds::{FlowError, Given, Round, Rounds, test::Client, text};
+use rounds::{Ask, FlowError, Rounds, test::Client};
 use serde::Deserialize;
 use serde_json::json;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Place {
-    city: String,
+    location: String,
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -31,30 +30,26 @@ struct Weather {
 
 #[tool_router]
 impl Weather {
-    #[tool(description = "Weather for a city")]
-    async fn weather(
-        &self,
-        Parameters(Place { city }): Parameters<Place>,
-        round: Round,
-    ) -> Result<CallToolResponse, FlowError> {
-        match round.given::<Units>("units") {
-            Given::Accepted(Units::Metric) => Ok(text(format!("{city}: 22°C"))),
-            Given::Accepted(Units::Imperial) => Ok(text(format!("{city}: 72°F"))),
-            Given::Declined | Given::Cancelled => Ok(text("No units, no weather.")),
-            Given::Missing | Given::Invalid(_) => round.ask_form::<Units>("units", "Which units?"),
-        }
+    #[tool(description = "Weather for a place")]
+    async fn weather(&self, Parameters(place): Parameters<Place>, ask: Ask) -> Result<String, FlowError> {
+        let units: Units = ask.form("Which units?").await?; // a decline ends the call with a tool error
+        let temperature = match units {
+            Units::Metric => "22°C",
+            Units::Imperial => "72°F",
+        };
+        Ok(format!("Weather in {}: {temperature}, partly cloudy.", place.location))
     }
 }
 
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Weather {}
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let server = Rounds::new(Weather { tool_router: Weather::tool_router() });
     let client = Client::modern(server).await;
 
-    let asked = client.call("weather", json!({"city": "Tokyo"})).await.asked();
+    let asked = client.call("weather", json!({"location": "Tokyo"})).await.asked();
     println!("question: {}", asked.message("units"));
 
     let answer = json!({"units": "imperial"});

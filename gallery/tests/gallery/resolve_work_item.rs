@@ -63,14 +63,10 @@ async fn the_questions_are_forms_of_one_field() {
 
 #[tokio::test]
 async fn an_old_client_is_told_that_it_cannot_be_asked() {
-    for (tool, arguments) in
-        [("resolve_work_item", json!({"work_item_id": 4522})), ("get_weather", json!({"location": "Tokyo"}))]
-    {
-        let stage = Stage::new(Era::Legacy).await;
-        let leg = stage.client.call(tool, arguments).await;
-        assert!(leg.is_tool_error() && leg.text().contains("this client cannot be asked"), "{}", leg.text());
-        assert!(!stage.client.was_pushed());
-    }
+    let stage = Stage::new(Era::Legacy).await;
+    let leg = stage.client.call("resolve_work_item", json!({"work_item_id": 4522})).await;
+    assert!(leg.is_tool_error() && leg.text().contains("this client cannot be asked"), "{}", leg.text());
+    assert!(!stage.client.was_pushed());
 }
 
 #[tokio::test]
@@ -81,9 +77,11 @@ async fn the_simplest_tool_asks_once_and_gives_the_weather() {
         (decline(), "Cancelled."),
         (cancel(), "Cancelled."),
     ] {
-        let call = json!({"name": "get_weather", "arguments": {"location": "Tokyo"}});
-        let played = Stage::new(Era::Modern).await.play("tools/call", call, &answer).await;
-        assert_eq!(played.messages(), ["Which units?"]);
-        assert_eq!(played.leg.text(), text);
+        for era in [Era::Modern, Era::Legacy] {
+            let call = json!({"name": "get_weather", "arguments": {"location": "Tokyo"}});
+            let played = Stage::new(era).await.play("tools/call", call, &answer).await;
+            assert_eq!(played.messages(), ["Which units?"]);
+            assert_eq!(played.leg.text(), text);
+        }
     }
 }
