@@ -23,8 +23,8 @@
     all(feature = "server", feature = "client", feature = "http", feature = "otel", feature = "test")
 ))]
 
-/// Declares a page. `links.md` comes first because the first definition of a link counts: here it leads to a module, and on a code
-/// host, where only the page is read, to a file.
+/// Declares a page. `links.md` comes first because the first definition of a link counts: in rustdoc it leads to a module, and on a code
+/// host, where only the page is read, to a file. Failing examples are therefore reported as lines of `links.md`: subtract its length.
 macro_rules! page {
     ($name:ident, $file:literal) => {
         #[doc = include_str!("links.md")]
@@ -36,13 +36,68 @@ macro_rules! page {
 
 page!(first_server, "first_server.md");
 page!(choosing_a_shape, "choosing_a_shape.md");
-page!(deploying, "deploying.md");
-page!(security, "security.md");
 page!(forms, "forms.md");
 page!(testing, "testing.md");
 page!(client, "client.md");
-page!(command_line, "command_line.md");
-page!(token, "token.md");
+page!(deploying, "deploying.md");
+page!(security, "security.md");
 page!(internals, "internals.md");
-page!(interop, "interop.md");
+page!(token, "token.md");
 page!(performance, "performance.md");
+page!(interop, "interop.md");
+page!(command_line, "command_line.md");
+
+#[cfg(test)]
+mod tests {
+    /// A page, and the file that has it.
+    macro_rules! pages {
+        ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
+    }
+
+    const PAGES: [(&str, &str); 12] = pages![
+        "first_server",
+        "choosing_a_shape",
+        "forms",
+        "testing",
+        "client",
+        "deploying",
+        "security",
+        "internals",
+        "token",
+        "performance",
+        "interop",
+        "command_line",
+    ];
+
+    /// Where links of this style lead: `[text][page]`.
+    fn linked(page: &str) -> impl Iterator<Item = &str> {
+        page.split("][").skip(1).filter_map(|rest| Some(rest.split_once(']')?.0))
+    }
+
+    #[test]
+    fn a_link_to_another_page_works_in_rustdoc_and_on_a_code_host() {
+        let modules = include_str!("links.md");
+        for (name, page) in PAGES {
+            for link in linked(page) {
+                assert!(
+                    page.contains(&format!("\n[{link}]: {link}.md\n")),
+                    "{name}: where is [{link}] on a code host?"
+                );
+                assert!(
+                    modules.contains(&format!("[{link}]: crate::guide::{link}\n")),
+                    "{name}: where is [{link}] in rustdoc?"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_page_shows_lines_that_only_rustdoc_hides() {
+        for (name, page) in PAGES {
+            let code = page.split("```rust").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0));
+            for line in code.flat_map(str::lines) {
+                assert!(!line.starts_with("# ") && line != "#", "{name} shows `{line}` on a code host");
+            }
+        }
+    }
+}
