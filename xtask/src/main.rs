@@ -5,8 +5,11 @@ mod install;
 mod interop;
 mod nginx;
 mod peers;
+mod phrases;
+mod prose;
 mod redis;
 mod rmcp;
+mod rust;
 mod step;
 
 use std::{
@@ -33,6 +36,7 @@ Tasks:
   counts --write    The same, but write the counts down
   hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
+  phrases           Look for phrases that make the prose hard to read, and say what to write instead
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts(true),
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
+        ["phrases"] => Ok(vec![phrases()]),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
 fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
+        // SWITCH ON when the prose has none of them left: phrases(),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
         redis(),
         nginx(),
@@ -144,6 +150,11 @@ fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
 /// What `cargo xtask rmcp` does.
 fn rmcp() -> io::Result<Vec<Step>> {
     Ok(rmcp::steps(&root(), &built()?))
+}
+
+/// What `cargo xtask phrases` does.
+fn phrases() -> Step {
+    Step::cargo("look for phrases that are hard to read", "xtask phrases").by(|| phrases::check(&root()))
 }
 
 /// What `cargo xtask redis` does.
