@@ -9,6 +9,7 @@ mod phrases;
 mod prose;
 mod redis;
 mod rmcp;
+mod rooms;
 mod rust;
 mod step;
 
@@ -37,6 +38,7 @@ Tasks:
   hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
   phrases           Look for phrases that make the prose hard to read, and say what to write instead
+  rooms             Look for a cycle between the folders of the library
   redis             Only install Redis if it is not there, for the tests that start it
   nginx             Only install nginx if it is not there, for the tests that start it";
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
         ["phrases"] => Ok(vec![phrases()]),
+        ["rooms"] => Ok(vec![rooms()]),
         ["redis"] => Ok(vec![redis()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
@@ -78,6 +81,7 @@ fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
         // SWITCH ON when the prose has none of them left: phrases(),
+        // SWITCH ON when the files of the library are in their folders: rooms(),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
         redis(),
         nginx(),
@@ -155,6 +159,11 @@ fn rmcp() -> io::Result<Vec<Step>> {
 /// What `cargo xtask phrases` does.
 fn phrases() -> Step {
     Step::cargo("look for phrases that are hard to read", "xtask phrases").by(|| phrases::check(&root()))
+}
+
+/// What `cargo xtask rooms` does.
+fn rooms() -> Step {
+    Step::cargo("look for a cycle between the folders of the library", "xtask rooms").by(|| rooms::check(&root()))
 }
 
 /// What `cargo xtask redis` does.

@@ -118,9 +118,9 @@ fn block_comment(rest: &str) -> usize {
     while let Some(found) = rest[at..].find("/*").into_iter().chain(rest[at..].find("*/")).min() {
         at += found;
         if rest[at..].starts_with("/*") {
-            depth += 1
+            depth += 1;
         } else {
-            depth -= 1
+            depth -= 1;
         }
         at += 2;
         if depth == 0 {
