@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
+mod build;
 mod counts;
 mod install;
 mod interop;
@@ -33,6 +34,7 @@ Tasks:
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
   bench SECTION...  Only these: flows, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
+  bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but write the counts down
   hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
@@ -142,6 +144,10 @@ fn counting() -> io::Result<PathBuf> {
 
 /// What `cargo xtask bench` does. It knows itself which sections there are.
 fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
+    if let ["build"] = args {
+        let built = built()?;
+        return Ok(build::steps(&root(), built.parent().unwrap_or(&built)));
+    }
     let mut steps = vec![redis()];
     if args.contains(&"--peers") {
         steps.extend(peers::steps(&root(), &built()?)?);
