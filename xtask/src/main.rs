@@ -5,6 +5,7 @@ mod counts;
 mod install;
 mod interop;
 mod nginx;
+mod package;
 mod peers;
 mod phrases;
 mod prose;
@@ -39,6 +40,7 @@ Tasks:
   counts --write    The same, but write the counts down
   hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
+  package           Pack what is published, and run the unit tests of the packages away from this repository
   phrases           Look for phrases that make the prose hard to read, and say what to write instead
   rooms             Look for a cycle between the folders of the library
   redis             Only install Redis if it is not there, for the tests that start it
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts(true),
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
+        ["package"] => package(),
         ["phrases"] => Ok(vec![phrases()]),
         ["rooms"] => Ok(vec![rooms()]),
         ["redis"] => Ok(vec![redis()]),
@@ -104,6 +107,7 @@ fn test() -> io::Result<Vec<Step>> {
             .env("EXPECT_EXACT_NUMBERS", "1"),
     );
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
+    steps.extend(package()?);
     steps.extend(counts(false)?);
     steps.extend(hour()?);
     steps.extend(rmcp()?);
@@ -138,15 +142,18 @@ fn build_counting() -> Step {
 
 /// Where that is.
 fn counting() -> io::Result<PathBuf> {
-    let built = built()?;
-    Ok(built.parent().unwrap_or(&built).join("release/counts"))
+    Ok(target()?.join("release/counts"))
+}
+
+/// What `cargo xtask package` does.
+fn package() -> io::Result<Vec<Step>> {
+    Ok(package::steps(&root(), &target()?))
 }
 
 /// What `cargo xtask bench` does. It knows itself which sections there are.
 fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     if let ["build"] = args {
-        let built = built()?;
-        return Ok(build::steps(&root(), built.parent().unwrap_or(&built)));
+        return Ok(build::steps(&root(), &target()?));
     }
     let mut steps = vec![redis()];
     if args.contains(&"--peers") {
@@ -207,6 +214,12 @@ fn examples() -> io::Result<Vec<String>> {
 fn built() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
     program.parent().map(Path::to_owned).ok_or_else(|| io::Error::other("this program is in no directory"))
+}
+
+/// The target directory.
+fn target() -> io::Result<PathBuf> {
+    let built = built()?;
+    Ok(built.parent().unwrap_or(&built).to_owned())
 }
 
 fn root() -> PathBuf {
