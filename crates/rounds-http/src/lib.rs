@@ -70,8 +70,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use http::{Request, request::Parts};
 use http_body::Body;
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use rmcp::{
     RoleServer, ServerHandler,
     service::RunningService,
@@ -238,7 +240,7 @@ where
     let (request, exceeded) = Counted::request(request, json_values);
     Box::pin(async move {
         let foreign = lanes.foreign.as_ref().filter(|_| !is_own);
-        let response = foreign.unwrap_or(&lanes.rmcp).handle(request).await;
+        let response = foreign.unwrap_or(&lanes.rmcp).handle(erased(request)).await;
         Ok(if exceeded.is_set() { json::too_many(json_values) } else { order::in_order(response) })
     })
 }
@@ -251,7 +253,15 @@ where
     M: SessionManager,
     B: Body<Data: Send, Error: Display + Send> + Send + 'static,
 {
-    Box::pin(async move { Ok(order::in_order(lanes.rmcp.handle(request).await)) })
+    Box::pin(async move { Ok(order::in_order(lanes.rmcp.handle(erased(request)).await)) })
+}
+
+/// A request whose body has one type wherever it came from. What rmcp does with a request is a lot of code for each type of body.
+fn erased<B>(request: Request<B>) -> Request<UnsyncBoxBody<Bytes, String>>
+where
+    B: Body<Data = Bytes, Error: Display> + Send + 'static,
+{
+    request.map(|body| body.map_err(|error| error.to_string()).boxed_unsync())
 }
 
 /// How many JSON values a request may have, unless it is set.
