@@ -2,16 +2,11 @@
 //!
 //! The one test of its file: `tracing` remembers for the whole process who listens to what.
 
-use std::{
-    io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
 use rounds::{Durable, FlowError, Rounds, durable, test::Client};
+use rounds_testkit::Log;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -44,34 +39,9 @@ async fn pay(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
     Ok("paid".to_owned())
 }
 
-/// What was logged so far.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// What was logged since it was last looked at.
-    fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().expect("nobody panics with it"))).expect("a log is text")
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_log_shows_both_texts() {
-    let log = Log::default();
-    let writer = log.clone();
-    let _listening = tracing::subscriber::set_default(
-        tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone()).finish(),
-    );
+    let (log, _listening) = Log::listen(tracing::Level::INFO);
     let tool_router = ToolRouter::new().with_route(durable("pay", "Pays", pay));
     let client = Client::modern(Rounds::new(Shop { tool_router })).await;
     let yes = |key: &str| json!({key: true});

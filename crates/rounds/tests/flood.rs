@@ -2,11 +2,7 @@
 //!
 //! The one test of its file: `tracing` remembers for the whole process who listens to what.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -18,6 +14,7 @@ use rounds::{
     observe::{Refusal, Station},
     test::{Client, Clock, Events},
 };
+use rounds_testkit::Log;
 use serde_json::json;
 
 struct Echo;
@@ -32,30 +29,9 @@ impl ServerHandler for Echo {
     }
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no writer panics").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_client_cannot_flood_the_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let _listening = tracing::subscriber::set_default(
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::INFO)
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish(),
-    );
+    let (log, _listening) = Log::listen(tracing::Level::INFO);
     let (clock, events) = (Clock::new(), Events::new());
     let server = Rounds::builder(Echo).clock(clock.clone()).observe(events.clone()).build().expect("it fits together");
     let client = Client::modern(server).await;
@@ -67,7 +43,7 @@ async fn a_client_cannot_flood_the_log() {
     let _ = bad().await;
     let refused = |station: &&Station| matches!(station, Station::Refused(Refusal::NotAToken));
     assert_eq!(events.stations().iter().filter(|station| refused(station)).count(), 101, "observers see all of them");
-    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("a log is text");
+    let text = log.text();
     let ours: Vec<_> = text.lines().filter(|line| line.contains("refused a state")).collect();
     assert_eq!(ours.len(), 2, "{text}");
     assert!(ours[1].contains("99 more"), "{}", ours[1]);

@@ -2,17 +2,13 @@
 //!
 //! The one test of its file: `tracing` remembers for the whole process who listens to what.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{CallToolRequestParams, CallToolResponse},
     service::RequestContext,
 };
 use rounds::{FlowError, Round, Rounds, test::Client};
+use rounds_testkit::Log;
 use serde_json::{Value, json};
 
 struct Asker;
@@ -30,41 +26,12 @@ impl ServerHandler for Asker {
     }
 }
 
-/// What was logged so far.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("nobody panics with it").clone()).expect("a log is text")
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics with it").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Another line, and a sequence that a terminal obeys.
 const FORGED: &str = "x\nforged \u{1b}[2J";
 
 #[tokio::test]
 async fn what_clients_choose_stays_within_its_line() {
-    let log = Log::default();
-    let writer = log.clone();
-    let _listening = tracing::subscriber::set_default(
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone())
-            .finish(),
-    );
+    let (log, _listening) = Log::listen(tracing::Level::TRACE);
     let client = Client::modern(Rounds::new(Asker)).await;
     let leg = |state: Value| {
         json!({

@@ -4,11 +4,6 @@
 
 #![cfg(feature = "otel")]
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
-
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use rmcp::{
@@ -16,14 +11,8 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
     service::RequestContext,
 };
-use rounds::{
-    Ask, Given, KeyRing, Round, Rounds,
-    ledger::MemoryLedger,
-    relay::{Inbox, Relay, RelayError},
-    test::Client,
-    text,
-    time::BoxFuture,
-};
+use rounds::{Ask, Given, Round, Rounds, test::Client, text};
+use rounds_testkit::Fleet;
 use serde_json::json;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -45,28 +34,6 @@ impl ServerHandler for Greeter {
             Given::Accepted(name) => Ok(text(format!("Hello, {name}!"))),
             _ => Ok(round.ask_form::<String>("name", "Your name?")?),
         }
-    }
-}
-
-/// Carries messages between instances of this process.
-struct Wire {
-    here: &'static str,
-    inboxes: Arc<Mutex<HashMap<String, Inbox>>>,
-}
-
-impl Relay for Wire {
-    fn here(&self) -> &str {
-        self.here
-    }
-
-    fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
-        let inbox = self.inboxes.lock().expect("nobody panics with it").get(to).cloned();
-        inbox.as_ref().inspect(|inbox| inbox.deliver(&message));
-        Box::pin(async move { Ok(inbox.is_some()) })
-    }
-
-    fn open(&self, inbox: Inbox) {
-        self.inboxes.lock().expect("nobody panics with it").insert(self.here.to_owned(), inbox);
     }
 }
 
@@ -120,12 +87,8 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
     assert_eq!(legs.map(says).collect::<Vec<_>>(), [false, true], "what a handler says is said within its leg");
 
     exporter.reset();
-    let (ledger, inboxes) = (MemoryLedger::new(), Arc::default());
-    let instance = |here| {
-        let keys = KeyRing::from_bytes([[7; 32]]).unwrap();
-        let builder = Rounds::builder(Greeter).keys(keys).audience("spans").ledger(ledger.clone());
-        builder.relay(Wire { here, inboxes: Arc::clone(&inboxes) }).build().unwrap()
-    };
+    let fleet = Fleet::new();
+    let instance = |here| fleet.routed(here, Greeter).build().unwrap();
     let (here, there) = (Client::modern(instance("here")).await, Client::modern(instance("there")).await);
     let asked = here.call("wait", json!({})).await.asked();
     let retry = asked.accept("name", json!({"name": "Ada"})).with("_meta", trace("00000000000000cc"));

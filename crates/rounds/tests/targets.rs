@@ -4,11 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     handler::server::router::tool::ToolRouter,
@@ -19,6 +14,7 @@ use rmcp::{
     tool, tool_handler, tool_router,
 };
 use rounds::{Legacy, Rounds, RoundsBuilder, test::Client};
+use rounds_testkit::Log;
 use serde_json::json;
 
 struct Kitchen(ToolRouter<Self>);
@@ -69,26 +65,9 @@ impl ServerHandler for Paged {
     }
 }
 
-/// What was logged so far.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// The warnings since the last time.
-    fn warnings(&self) -> Vec<String> {
-        let text = String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap();
-        text.lines().filter(|line| line.contains("legacy_for")).map(str::to_owned).collect()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The warnings since the last time.
+fn warned(log: &Log) -> Vec<String> {
+    log.take().lines().filter(|line| line.contains("legacy_for")).map(str::to_owned).collect()
 }
 
 fn configured<H: ServerHandler>(builder: RoundsBuilder<H>) -> Rounds<H> {
@@ -98,20 +77,16 @@ fn configured<H: ServerHandler>(builder: RoundsBuilder<H>) -> Rounds<H> {
 
 #[tokio::test]
 async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
-    let log = Log::default();
-    let writer = log.clone();
-    let _listening = tracing::subscriber::set_default(
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish(),
-    );
+    let (log, _listening) = Log::listen(tracing::Level::INFO);
     let named = |warnings: &[String], name: &str| warnings.iter().filter(|line| line.contains(name)).count();
 
     for known_by in ["tools/list", "tools/call"] {
         let server = configured(Rounds::builder(Kitchen(Kitchen::tool_router())));
         let client = Client::modern(server.clone()).await;
         let _ = client.call("no such tool", json!({})).await;
-        assert_eq!(log.warnings(), Vec::<String>::new(), "a call of nothing says nothing of what there is");
+        assert_eq!(warned(&log), Vec::<String>::new(), "a call of nothing says nothing of what there is");
         let _ = client.request(known_by, json!({"name": "cook", "arguments": {}})).await;
-        let warnings = log.warnings();
+        let warnings = warned(&log);
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         for name in ["name=\"cok\"", "name=\"bake\"", "name=\"recipe\""] {
             assert_eq!(named(&warnings, name), 1, "{warnings:?}");
@@ -120,7 +95,7 @@ async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
             let _ = client.request("tools/list", json!({})).await;
             let _ = client.call("cook", json!({})).await;
         }
-        assert_eq!(log.warnings(), Vec::<String>::new(), "once");
+        assert_eq!(warned(&log), Vec::<String>::new(), "once");
     }
 
     let client = Client::modern(configured(Rounds::builder(Paged { pages: true }))).await;
@@ -128,12 +103,12 @@ async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
         let _ = client.request("tools/list", page).await;
     }
     let _ = client.request("prompts/list", json!({})).await;
-    assert_eq!(log.warnings(), Vec::<String>::new(), "of what comes in pages, others may have seen a part");
+    assert_eq!(warned(&log), Vec::<String>::new(), "of what comes in pages, others may have seen a part");
 
     let client = Client::modern(configured(Rounds::builder(Paged { pages: false }))).await;
     let _ = client.request("tools/list", json!({})).await;
-    assert_eq!(log.warnings(), Vec::<String>::new(), "it may be a prompt");
+    assert_eq!(warned(&log), Vec::<String>::new(), "it may be a prompt");
     let _ = client.request("prompts/list", json!({})).await;
-    let warnings = log.warnings();
+    let warnings = warned(&log);
     assert_eq!((warnings.len(), named(&warnings, "cok")), (1, 1), "{warnings:?}");
 }

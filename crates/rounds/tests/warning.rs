@@ -10,7 +10,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Stage, http::Http, shop};
+use common::{http::Http, shop};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -21,7 +21,7 @@ use tracing::{
 async fn a_question_for_nobody_in_particular_warns_once() {
     let warnings = Warnings::default();
     let _listening = tracing::subscriber::set_default(warnings.clone());
-    let stage = Stage::of(shop()).await;
+    let stage = common::Visit::of(shop()).await;
     let http = Http::to(&stage.server);
     let _ = stage.order().await;
     let _ = http.with("ada-1").call("order").await.asked();

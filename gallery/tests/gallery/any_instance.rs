@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Two servers that share their keys and their ledger, and nothing else. Each leg goes to the other one than the last.
-pub(crate) struct Fleet {
+pub(crate) struct Pair {
     servers: [Rounds<Gallery>; 2],
     clients: [Client; 2],
     ledger: MemoryLedger,
@@ -23,7 +23,7 @@ pub(crate) struct Fleet {
     gone: Vec<Rounds<Gallery>>,
 }
 
-impl Fleet {
+impl Pair {
     pub(crate) async fn new() -> Self {
         let ledger = MemoryLedger::new();
         let servers = [instance(&ledger), instance(&ledger)];
@@ -83,7 +83,7 @@ fn kelvin(asked: &Asked) -> Retry {
 #[tokio::test]
 async fn a_weather_call_goes_on_at_the_other_instance_with_one_audit_entry() {
     for tool in SHAPES.iter().filter(|shape| !shape.waits && shape.audits == [1, 1]).map(|shape| shape.tool) {
-        let mut fleet = Fleet::new().await;
+        let mut fleet = Pair::new().await;
         let asked = fleet.other().call(tool, json!({"location": "Tokyo"})).await.asked();
         let asked = kelvin(&asked).send(fleet.other()).await.asked();
         for _ in ["the answer", "its retry"] {
@@ -98,7 +98,7 @@ async fn a_weather_call_goes_on_at_the_other_instance_with_one_audit_entry() {
 #[tokio::test]
 async fn a_weather_call_goes_on_after_a_restart_between_any_two_legs_with_one_audit_entry() {
     for tool in SHAPES.iter().filter(|shape| !shape.waits && shape.audits == [1, 1]).map(|shape| shape.tool) {
-        let mut fleet = Fleet::new().await;
+        let mut fleet = Pair::new().await;
         let asked = fleet.other().call(tool, json!({"location": "Tokyo"})).await.asked();
         let asked = kelvin(&asked).send(fleet.restarted().await).await.asked();
         for _ in ["the answer", "its retry"] {
@@ -112,7 +112,7 @@ async fn a_weather_call_goes_on_after_a_restart_between_any_two_legs_with_one_au
 
 #[tokio::test]
 async fn a_linear_call_whose_leg_misses_its_frame_gets_the_frozen_error_and_goes_on_where_it_waits() {
-    let mut fleet = Fleet::new().await;
+    let mut fleet = Pair::new().await;
     let asked = fleet.other().call("weather_h", json!({"location": "Tokyo"})).await.asked();
     metric(&asked).send(fleet.other()).await.frozen();
     assert_eq!(metric(&asked).send(fleet.other()).await.text(), "Weather in Tokyo: 22°C, partly cloudy.");
@@ -139,7 +139,7 @@ async fn a_call_of_two_rounds_goes_on_at_the_other_instance_and_after_a_restart(
             "Refunded 1800 of ORD-7002 (broken), restocked.",
         ),
     ] {
-        let mut fleet = Fleet::new().await;
+        let mut fleet = Pair::new().await;
         let asked = fleet.other().call(tool, arguments).await.asked();
         let asked = asked.accept(one, json!({one: first})).send(fleet.other()).await.asked();
         let last = asked.accept(two, json!({two: second}));
@@ -151,7 +151,7 @@ async fn a_call_of_two_rounds_goes_on_at_the_other_instance_and_after_a_restart(
 
 #[tokio::test]
 async fn a_booking_goes_on_at_the_other_instance_with_one_quote_and_one_charge() {
-    let mut fleet = Fleet::new().await;
+    let mut fleet = Pair::new().await;
     let asked = fleet.other().call("book_flight", to_rome()).await.asked();
     let seated = asked.accept("seat", seat());
     let payment = seated.send(fleet.other()).await.asked();

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{ERAS, Stage, accept, cancel, decline};
+use super::{ERAS, Visit, accept, cancel, decline};
 
 pub(crate) const BOOKED: &str = "Booked LHR to FCO on 2026-12-01, seat 12A: charged 140.";
 
@@ -20,7 +20,7 @@ pub(crate) fn yes() -> Value {
 }
 
 /// What the airline has counted: quotes, charges and duplicates.
-async fn counted(stage: &Stage) -> [u64; 3] {
+async fn counted(stage: &Visit) -> [u64; 3] {
     let ledger = stage.client.call("airline_ledger", json!({})).await;
     let counted = &ledger.result()["structuredContent"];
     assert_eq!(serde_json::from_str::<Value>(&ledger.text()).unwrap(), *counted);
@@ -37,7 +37,7 @@ async fn a_flight_is_charged_when_the_payment_was_agreed_to_and_only_then() {
             (decline(), "Not booked.", 0),
             (cancel(), "Not booked.", 0),
         ] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let call = json!({"name": "book_flight", "arguments": to_rome()});
             let played = stage.play_in_turn("tools/call", call, [accept(seat()), payment]).await;
             let asked: Vec<_> = played.questions.iter().map(|question| &question["params"]["message"]).collect();
@@ -53,7 +53,7 @@ async fn a_flight_is_charged_when_the_payment_was_agreed_to_and_only_then() {
 async fn whoever_wants_no_seat_is_asked_nothing_more() {
     for era in ERAS {
         for (answer, did) in [(decline(), "declined"), (cancel(), "cancelled")] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let call = json!({"name": "book_flight", "arguments": to_rome()});
             let played = stage.play_in_turn("tools/call", call, [answer]).await;
             let words = format!("The user {did}: LHR to FCO on 2026-12-01 for 140. Which seat?");
@@ -66,7 +66,7 @@ async fn whoever_wants_no_seat_is_asked_nothing_more() {
 
 #[tokio::test]
 async fn the_last_leg_sent_again_gets_the_same_booking_and_no_further_charge() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     let asked = stage.client.call("book_flight", to_rome()).await.asked();
     let paid = asked.accept("seat", seat()).send(&stage.client).await.asked().accept("confirm", yes());
     for _ in ["the answer", "its retry"] {
@@ -78,7 +78,7 @@ async fn the_last_leg_sent_again_gets_the_same_booking_and_no_further_charge() {
 
 #[tokio::test]
 async fn an_older_token_gives_the_reply_it_gave_and_no_other() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     let asked = stage.client.call("book_flight", to_rome()).await.asked();
     let seated = asked.accept("seat", seat());
     let payment = seated.send(&stage.client).await.asked();

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::json;
 
-use super::{ERAS, Stage, accept, cancel, decline};
+use super::{ERAS, Visit, accept, cancel, decline};
 
 #[tokio::test]
 async fn only_an_accepted_yes_deploys() {
@@ -15,7 +15,7 @@ async fn only_an_accepted_yes_deploys() {
             ("prod", decline(), "deployment to prod cancelled"),
             ("staging", cancel(), "deployment to staging cancelled"),
         ] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let call = json!({"name": "deploy", "arguments": {"env": env}});
             let played = stage.play("tools/call", call, &answer).await;
             played.asked_for(&format!("Deploy to {env}?"), "confirm", json!({"type": "boolean"}));
@@ -28,7 +28,7 @@ async fn only_an_accepted_yes_deploys() {
 
 #[tokio::test]
 async fn the_question_has_a_key_of_its_own() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     let asked = stage.client.call("deploy", json!({"env": "prod"})).await.asked();
     assert_eq!(asked.keys(), ["confirm"]);
 }

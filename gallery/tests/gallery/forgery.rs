@@ -3,7 +3,7 @@
 use rounds::{Era, test::Asked};
 use serde_json::{Value, json};
 
-use super::{Stage, decline, shapes::SHAPES};
+use super::{Visit, decline, shapes::SHAPES};
 
 const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 
@@ -37,7 +37,7 @@ fn forged(asked: &Asked) -> Vec<Value> {
 #[tokio::test]
 async fn a_state_that_was_made_up_is_refused_and_runs_nothing() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         let before = (stage.audited(shape.tool), stage.events.runs(shape.tool));
         for state in forged(&asked) {
@@ -52,7 +52,7 @@ async fn a_state_that_was_made_up_is_refused_and_runs_nothing() {
 
 #[tokio::test]
 async fn a_state_of_one_shape_is_none_of_another_and_none_of_another_place() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     for shape in SHAPES {
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         let audited = stage.server.handler().audited();
@@ -69,7 +69,7 @@ async fn a_state_of_one_shape_is_none_of_another_and_none_of_another_place() {
 #[tokio::test]
 async fn an_answer_to_what_was_not_asked_is_no_answer() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         let retry = ["audit", "weather", "once", "finish", "Units"]
             .iter()
@@ -83,7 +83,7 @@ async fn an_answer_to_what_was_not_asked_is_no_answer() {
 #[tokio::test]
 async fn an_answer_that_nobody_asked_for_is_read_by_guards_only() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let uninvited = json!({
             "units": {"action": "accept", "content": metric()},
             "audit": {"action": "accept", "content": {"audit": null}},
@@ -104,7 +104,7 @@ async fn an_answer_that_nobody_asked_for_is_read_by_guards_only() {
 #[tokio::test]
 async fn an_answer_that_an_old_client_was_not_asked_for_is_read_by_guards_only() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Legacy).await;
+        let stage = Visit::new(Era::Legacy).await;
         let mut call = shape.call();
         call["inputResponses"] = json!({"units": {"action": "accept", "content": {"units": "imperial"}}});
         let played = stage.play("tools/call", call.clone(), &decline()).await;
@@ -123,7 +123,7 @@ async fn an_answer_that_an_old_client_was_not_asked_for_is_read_by_guards_only()
 #[tokio::test]
 async fn an_answer_cannot_be_taken_back_and_a_decline_cannot_bring_content() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         let content = json!({"action": "decline", "content": metric()});
         let declined = asked.retry().respond("units", content);

@@ -27,14 +27,14 @@ use serde_json::{Value, json};
 const ERAS: [Era; 2] = [Era::Modern, Era::Legacy];
 
 /// A gallery, watched, with a client at it.
-struct Stage {
+struct Visit {
     client: Client,
     server: Rounds<Gallery>,
     events: Events,
     era: Era,
 }
 
-impl Stage {
+impl Visit {
     async fn new(era: Era) -> Self {
         let events = Events::new();
         let server = gallery::rounds().observe(events.clone()).build().unwrap();

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{ERAS, Stage, accept, cancel, decline};
+use super::{ERAS, Visit, accept, cancel, decline};
 
 const SCOPE: &str = "Refund everything, or one of mug, tote, stickers?";
 const RESTOCK: &str = "Put mug, tote, stickers back on the shelf?";
@@ -48,7 +48,7 @@ async fn the_scope_gives_the_amount_and_only_a_yes_restocks() {
                 "Refunded 600 of ORD-7002 (broken).",
             ),
         ] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let played = stage.play_in_turn("tools/call", refund("ORD-7002"), answers).await;
             assert_eq!(played.messages(), asked, "{era:?}");
             assert_eq!(played.leg.text(), text, "{era:?}");
@@ -61,7 +61,7 @@ async fn the_scope_gives_the_amount_and_only_a_yes_restocks() {
 #[tokio::test]
 async fn an_order_of_one_digital_line_leaves_nothing_to_ask() {
     for era in ERAS {
-        let stage = Stage::new(era).await;
+        let stage = Visit::new(era).await;
         let played = stage.play_in_turn("tools/call", refund("ORD-7001"), []).await;
         assert_eq!(played.messages(), [] as [&str; 0]);
         assert_eq!(played.leg.text(), "Refunded 1500 of ORD-7001 (broken).", "{era:?}");
@@ -78,7 +78,7 @@ async fn a_refused_scope_and_what_there_is_not_end_the_call_without_a_refund() {
             ("ORD-7002", vec![scope("hat")], "There is no hat in ORD-7002.".to_owned()),
             ("ORD-7003", vec![], "There is no order ORD-7003.".to_owned()),
         ] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let played = stage.play_in_turn("tools/call", refund(order), answers).await;
             assert_eq!(played.leg.text(), text, "{era:?}");
             assert!(played.leg.is_tool_error());
@@ -89,7 +89,7 @@ async fn a_refused_scope_and_what_there_is_not_end_the_call_without_a_refund() {
 
 #[tokio::test]
 async fn the_last_leg_sent_again_gets_the_same_reply_and_no_further_refund() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     let asked = stage.client.request("tools/call", refund("ORD-7002")).await.asked();
     let scoped = asked.accept("scope", json!({"scope": "mug"}));
     let last = scoped.send(&stage.client).await.asked().accept("restock", json!({"restock": true}));

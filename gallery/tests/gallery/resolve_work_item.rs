@@ -3,14 +3,14 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{Played, Stage, accept, cancel, decline};
+use super::{Played, Visit, accept, cancel, decline};
 
 const HOW: &str = "How is #4522 resolved?";
 const OF_WHAT: &str = "What is #4522 a duplicate of?";
 
 async fn resolve(answers: impl IntoIterator<Item = Value>) -> Played {
     let call = json!({"name": "resolve_work_item", "arguments": {"work_item_id": 4522}});
-    Stage::new(Era::Modern).await.play_in_turn("tools/call", call, answers).await
+    Visit::new(Era::Modern).await.play_in_turn("tools/call", call, answers).await
 }
 
 fn as_(resolution: &str) -> Value {
@@ -63,7 +63,7 @@ async fn the_questions_are_forms_of_one_field() {
 
 #[tokio::test]
 async fn an_old_client_is_told_that_it_cannot_be_asked() {
-    let stage = Stage::new(Era::Legacy).await;
+    let stage = Visit::new(Era::Legacy).await;
     let leg = stage.client.call("resolve_work_item", json!({"work_item_id": 4522})).await;
     assert!(leg.is_tool_error() && leg.text().contains("this client cannot be asked"), "{}", leg.text());
     assert!(!stage.client.was_pushed());
@@ -79,7 +79,7 @@ async fn the_simplest_tool_asks_once_and_gives_the_weather() {
     ] {
         for era in [Era::Modern, Era::Legacy] {
             let call = json!({"name": "get_weather", "arguments": {"location": "Tokyo"}});
-            let played = Stage::new(era).await.play("tools/call", call, &answer).await;
+            let played = Visit::new(era).await.play("tools/call", call, &answer).await;
             assert_eq!(played.messages(), ["Which units?"]);
             assert_eq!(played.leg.text(), text);
         }

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{Stage, accept, any_instance::Fleet};
+use super::{Visit, accept, any_instance::Pair};
 
 /// A way of writing the tool, and what is its own about it.
 pub(crate) struct Shape {
@@ -62,14 +62,14 @@ impl Shape {
     async fn holds(self) {
         let tool = self.tool;
         for era in [Era::Modern, Era::Legacy] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let played = stage.play("tools/call", self.call(), &accept(json!({"units": "metric"}))).await;
             assert_eq!(played.leg.text(), "Weather in Tokyo: 22°C, partly cloudy.", "{tool} {era:?}");
             assert_eq!((stage.events.runs(tool), stage.audited(tool)), self.counts(era), "{tool} {era:?}");
             let asked = era == Era::Modern || self.asks_legacy;
             assert_eq!(played.questions.len(), usize::from(asked), "{tool} {era:?}");
         }
-        let mut fleet = Fleet::new().await;
+        let mut fleet = Pair::new().await;
         let asked = fleet.other().call(tool, json!({"location": "Tokyo"})).await.asked();
         assert_eq!(fleet.waiting_calls(), usize::from(self.waits), "{tool}");
         let elsewhere = asked.accept("units", json!({"units": "metric"})).send(fleet.other()).await;

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{ERAS, Stage, accept, cancel, decline, units};
+use super::{ERAS, Visit, accept, cancel, decline, units};
 
 #[tokio::test]
 async fn a_prompt_and_a_resource_ask_and_go_on() {
@@ -28,7 +28,7 @@ async fn a_prompt_and_a_resource_ask_and_go_on() {
                 "Weather in Tokyo: 72°F, partly cloudy.",
             ),
         ] {
-            let stage = Stage::new(era).await;
+            let stage = Visit::new(era).await;
             let played = stage.play(method, params, &accept(json!({field: answer}))).await;
             played.asked_for(question, field, schema);
             assert_eq!(played.leg.text(), text, "{era:?}");
@@ -43,7 +43,7 @@ async fn a_no_ends_a_prompt_and_a_resource_with_an_error_in_words() {
             [("prompts/get", plan_day(), "At what pace?"), ("resources/read", forecast(), "Which units?")]
         {
             for (answer, words) in [(decline(), "The user declined"), (cancel(), "The user cancelled")] {
-                let stage = Stage::new(era).await;
+                let stage = Visit::new(era).await;
                 let played = stage.play(method, params.clone(), &answer).await;
                 assert_eq!(played.leg.error()["code"], -32600, "{era:?} {method}");
                 assert_eq!(played.leg.error()["message"], format!("{words}: {question}"));
@@ -54,7 +54,7 @@ async fn a_no_ends_a_prompt_and_a_resource_with_an_error_in_words() {
 
 #[tokio::test]
 async fn a_modern_client_without_forms_gets_32021() {
-    let client = Stage::new(Era::Modern).await.client.declaring(json!({}));
+    let client = Visit::new(Era::Modern).await.client.declaring(json!({}));
     for (method, params) in [("prompts/get", plan_day()), ("resources/read", forecast())] {
         assert_eq!(client.request(method, params).await.error()["code"], -32021, "{method}");
     }
@@ -63,7 +63,7 @@ async fn a_modern_client_without_forms_gets_32021() {
 #[tokio::test]
 async fn a_resource_that_there_is_not_is_an_error_before_any_question() {
     for era in ERAS {
-        let stage = Stage::new(era).await;
+        let stage = Visit::new(era).await;
         // Since 2026-07-28 this is a wrong parameter; before, it had a code of its own.
         let code = if era == Era::Legacy { -32002 } else { -32602 };
         for uri in ["weather://forecast/", "weather://yesterday/Tokyo", "file:///etc/passwd"] {
@@ -78,7 +78,7 @@ async fn a_resource_that_there_is_not_is_an_error_before_any_question() {
 #[tokio::test]
 async fn they_are_listed() {
     for era in ERAS {
-        let stage = Stage::new(era).await;
+        let stage = Visit::new(era).await;
         for (method, list, field, values) in [
             ("prompts/list", "prompts", "name", &["plan_day"][..]),
             ("resources/templates/list", "resourceTemplates", "uriTemplate", &["weather://forecast/{location}"]),

@@ -3,7 +3,7 @@
 use rounds::Era;
 use serde_json::{Value, json};
 
-use super::{ERAS, Stage, accept, cancel, decline, shapes::SHAPES, units};
+use super::{ERAS, Visit, accept, cancel, decline, shapes::SHAPES, units};
 
 fn tokyo() -> Value {
     json!({"location": "Tokyo"})
@@ -12,7 +12,7 @@ fn tokyo() -> Value {
 #[tokio::test]
 async fn the_question_is_the_one_that_was_agreed_on() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         assert_eq!(asked.keys(), ["units"]);
         assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(600_000));
@@ -31,7 +31,7 @@ async fn every_answer_has_its_text_and_every_call_its_audit_in_both_eras() {
                 (decline(), "Cancelled (decline)."),
                 (cancel(), "Cancelled (cancel)."),
             ] {
-                let stage = Stage::new(era).await;
+                let stage = Visit::new(era).await;
                 let tool = shape.tool;
                 let played = stage.play("tools/call", shape.call(), &answer).await;
                 played.asked_for("Which units?", "units", units());
@@ -47,7 +47,7 @@ async fn every_answer_has_its_text_and_every_call_its_audit_in_both_eras() {
 #[tokio::test]
 async fn an_answer_that_does_not_fit_is_asked_again() {
     for shape in SHAPES {
-        let stage = Stage::new(Era::Modern).await;
+        let stage = Visit::new(Era::Modern).await;
         let mut asked = stage.client.call(shape.tool, tokyo()).await.asked();
         for wrong in [json!({"units": "kelvin"}), json!({"units": 7}), json!({})] {
             asked = asked.accept("units", wrong).send(&stage.client).await.asked();
@@ -66,7 +66,7 @@ async fn an_answer_that_does_not_fit_is_asked_again() {
 async fn a_modern_client_that_declares_no_form_gets_32021() {
     for shape in SHAPES {
         for capabilities in [json!({}), json!({"elicitation": {"url": {}}}), json!({"sampling": {}, "roots": {}})] {
-            let stage = Stage::new(Era::Modern).await;
+            let stage = Visit::new(Era::Modern).await;
             let leg = stage.client.declaring(capabilities).call(shape.tool, tokyo()).await;
             assert_eq!(leg.error()["code"], -32021, "{}", shape.tool);
             assert_eq!(leg.error()["data"], json!({"requiredCapabilities": {"elicitation": {}}}));
@@ -78,7 +78,7 @@ async fn a_modern_client_that_declares_no_form_gets_32021() {
 #[tokio::test]
 async fn a_shape_that_does_not_ask_legacy_clients_gives_them_metric_without_a_question() {
     for shape in SHAPES.iter().filter(|shape| !shape.asks_legacy) {
-        let stage = Stage::new(Era::Legacy).await;
+        let stage = Visit::new(Era::Legacy).await;
         let done = stage.client.call(shape.tool, tokyo()).await;
         assert_eq!(done.text(), "Weather in Tokyo: 22°C, partly cloudy.");
         assert_eq!(stage.audited(shape.tool), 1);
@@ -88,7 +88,7 @@ async fn a_shape_that_does_not_ask_legacy_clients_gives_them_metric_without_a_qu
 
 #[tokio::test]
 async fn the_audit_log_is_a_tool() {
-    let stage = Stage::new(Era::Modern).await;
+    let stage = Visit::new(Era::Modern).await;
     assert_eq!(stage.client.call("audit_log", json!({})).await.text(), "{}");
     let asked = stage.client.call("weather_e", tokyo()).await.asked();
     let _ = asked.decline("units").send(&stage.client).await.text();

@@ -17,7 +17,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) async fn open(server: &Server) -> Self {
-        let mut session = Self { http: Client::new(), url: server.url.clone(), id: String::new() };
+        let mut session = Self { http: rounds_testkit::http_client(), url: server.url.clone(), id: String::new() };
         let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {"form": {}}},

@@ -52,7 +52,7 @@ pub(crate) async fn post(server: &Server, params: Value, headers: &[(&str, &str)
 
 /// Sends such a message.
 pub(crate) async fn send(server: &Server, message: &Value, headers: &[(&str, &str)]) -> Response {
-    let mut request = reqwest::Client::new()
+    let mut request = rounds_testkit::http_client()
         .post(&server.url)
         .header("MCP-Protocol-Version", "2026-07-28")
         .header("Mcp-Method", "tools/call")

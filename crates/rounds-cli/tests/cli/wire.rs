@@ -94,7 +94,7 @@ impl Wire {
         match &mut self.way {
             Way::Lines { writer, .. } => writer.write_all(format!("{message}\n").as_bytes()).await.unwrap(),
             Way::Http { server, session, inbox: (inbox, _) } => {
-                let mut request = reqwest::Client::new().post(&server.url).json(&message);
+                let mut request = rounds_testkit::http_client().post(&server.url).json(&message);
                 request = request.header("Accept", "application/json, text/event-stream");
                 request = match session {
                     Some(session) => request.header("Mcp-Session-Id", session.as_str()),

@@ -12,9 +12,6 @@ mod nginx;
 mod redis_away;
 mod rolling;
 mod rotation;
-#[path = "../../../rounds-redis/tests/redis/server.rs"]
-#[expect(dead_code, reason = "the tests of the ledger use more of it")]
-mod server;
 mod shapes;
 mod usage;
 
@@ -28,8 +25,8 @@ use std::{
 
 use call::Call;
 use instance::{Instance, Keys, Log};
+use rounds_testkit::Redis;
 use serde_json::Value;
-use server::Redis;
 
 /// Far longer than anything here takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -63,7 +60,7 @@ impl Fleet {
         for (url, name) in urls.into_iter().zip(["a", "b", "c"]) {
             instances.push(Mutex::new(Instance::start(url, &keys, name).await));
         }
-        Self { redis, keys, instances, http: reqwest::Client::new(), next: AtomicUsize::new(0) }
+        Self { redis, keys, instances, http: rounds_testkit::http_client(), next: AtomicUsize::new(0) }
     }
 
     fn url(&self, at: usize) -> String {

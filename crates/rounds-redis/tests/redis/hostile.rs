@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A shop in which one order was placed and answered, and somebody with access to its Redis.
-struct Stage {
+struct Intrusion {
     redis: Redis,
     shop: Shop,
     events: Events,
     client: Client,
 }
 
-impl Stage {
+impl Intrusion {
     async fn new() -> Self {
         let (redis, shop, events) = (Redis::start(), Shop::new(), Events::new());
         let server = builder(&shop, redis.ledger().await).spill().observe(events.clone()).build().unwrap();
@@ -67,7 +67,7 @@ fn one<'a>(keys: &'a [String], of: &str) -> &'a str {
 
 #[tokio::test]
 async fn a_reply_of_another_flow_is_refused() {
-    let stage = Stage::new().await;
+    let stage = Intrusion::new().await;
     let mut orders = Vec::new();
     for item in ["tea", "gold"] {
         let mut retry = None;
@@ -96,7 +96,7 @@ async fn a_reply_of_another_flow_is_refused() {
 
 #[tokio::test]
 async fn a_value_of_another_effect_is_refused_and_the_effect_is_not_had_again() {
-    let stage = Stage::new().await;
+    let stage = Intrusion::new().await;
     let tea = stage.placed("tea").await;
     let of_tea = stage.keys_of(async || drop(tea.send(&stage.client).await.text())).await;
     let gold = stage.placed("gold").await;

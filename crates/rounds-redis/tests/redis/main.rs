@@ -9,7 +9,6 @@ mod hostile;
 mod processes;
 mod relay;
 mod sealed;
-mod server;
 mod shop;
 mod spill;
 
@@ -24,7 +23,7 @@ use rounds::{
     time::Timestamp,
 };
 use rounds_redis::RedisLedger;
-use server::Redis;
+use rounds_testkit::Redis;
 
 const LEASE: Duration = Duration::from_secs(30);
 

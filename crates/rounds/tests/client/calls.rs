@@ -120,7 +120,7 @@ async fn prompts_and_resources_ask_as_tools_do() {
 #[tokio::test]
 async fn who_asks_and_how_long_is_left_is_known() {
     let clock = rounds::test::Clock::new();
-    let tool = crate::Tool { run: units, name: "real", legacy_only: false };
+    let tool = crate::Real { tool: crate::Tool(units), name: "real", legacy_only: false };
     let real = Rounds::builder(tool).clock(clock.clone()).build().unwrap();
     let client = connect(real, Host::new(silent())).await;
     let server = Server::from(&client).at("https://example.com/mcp").clock(clock.clone());

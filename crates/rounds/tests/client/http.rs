@@ -23,6 +23,7 @@ async fn listen() -> String {
 fn to(
     address: &str,
 ) -> StreamableHttpClientTransport<impl rmcp::transport::streamable_http_client::StreamableHttpClient> {
+    rounds_testkit::install_crypto();
     StreamableHttpClientTransport::from_uri(address)
 }
 

@@ -23,19 +23,17 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleClient, RoleServer, ServerHandler, ServiceExt,
-    handler::server::tool::IntoCallToolResult,
     model::{
         CallToolRequestParams, CallToolResponse, DiscoverRequestMethod, DiscoverResult, Implementation,
         ServerCapabilities, ServerConfig,
     },
-    schemars,
     service::{RequestContext, RunningService},
 };
 use rounds::{
     Ask, FlowError, Rounds,
     client::{Host, Pending, Responder, Scripted, Sent, UserAnswer, only, scripted},
 };
-use serde::Deserialize;
+use rounds_testkit::{Tool, Units, units};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 
@@ -235,25 +233,23 @@ fn said(sent: Sent) -> String {
 }
 
 /// A real server whose every tool is this function, in every era, or in the legacy era alone.
-struct Tool<F> {
-    run: F,
+struct Real<F> {
+    tool: Tool<F>,
     name: &'static str,
     legacy_only: bool,
 }
 
-impl<F, Fut> ServerHandler for Tool<F>
+impl<F, Fut> ServerHandler for Real<F>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
     async fn call_tool(
         &self,
-        _request: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let ask = Ask::from_context(&context)?;
-        drop(context);
-        (self.run)(ask).await.into_call_tool_result()
+        self.tool.call_tool(request, context).await
     }
 
     /// A server from before 2026-07-28 has never heard of this.
@@ -271,21 +267,21 @@ where
 }
 
 /// A real server, wrapped as its author would.
-fn server<F, Fut>(run: F) -> Rounds<Tool<F>>
+fn server<F, Fut>(run: F) -> Rounds<Real<F>>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
-    Rounds::new(Tool { run, name: "real", legacy_only: false })
+    Rounds::new(Real { tool: Tool(run), name: "real", legacy_only: false })
 }
 
 /// A real server that speaks only 2025-11-25.
-fn old_server<F, Fut>(run: F) -> Rounds<Tool<F>>
+fn old_server<F, Fut>(run: F) -> Rounds<Real<F>>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
-    Rounds::new(Tool { run, name: "old", legacy_only: true })
+    Rounds::new(Real { tool: Tool(run), name: "old", legacy_only: true })
 }
 
 /// Connects a client to a real server, over memory.
@@ -297,17 +293,4 @@ async fn connect<R: Responder + 'static>(server: impl ServerHandler, host: Host<
         }
     });
     soon(host.connect(ours)).await.unwrap()
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Units {
-    Metric,
-    Imperial,
-}
-
-/// Asks for units and says what it was told.
-async fn units(ask: Ask) -> Result<String, FlowError> {
-    let units: Units = ask.form("Which units?").await?;
-    Ok(format!("{units:?}"))
 }

@@ -1,6 +1,6 @@
 //! A token belongs to the request that it was made for: same method, same target, same arguments, same service.
 
-use crate::common::{Desk, Stage, ring, shop, small};
+use crate::common::{Desk, Visit, ring, shop, small};
 use rounds::{RoundsBuilder, observe::Refusal, test::Retry};
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn parsed(text: &str) -> Value {
 }
 
 /// Expects that this retry is refused for this reason, and that the honest one is not spoilt by it.
-async fn refused(stage: &Stage, dishonest: &Retry, refusal: Refusal, honest: &Retry) {
+async fn refused(stage: &Visit, dishonest: &Retry, refusal: Refusal, honest: &Retry) {
     stage.events.clear();
     dishonest.send(&stage.client).await.frozen();
     assert_eq!(stage.events.refusals(), [refusal]);
@@ -31,7 +31,7 @@ async fn other_arguments_are_refused() {
         parsed(r#"{"item": "tea", "cups": 1, "with": ["milk", "sugar"]}"#),
         parsed(r#"{"item": "tea", "cups": 1, "with": ["milk", "sugar"], "note": null, "admin": true}"#),
     ] {
-        let stage = Stage::of(shop()).await;
+        let stage = Visit::of(shop()).await;
         let honest = stage.client.call("order", parsed(began)).await.asked().accept("size", small());
         refused(&stage, &honest.clone().with("arguments", changed), Refusal::Arguments, &honest).await;
     }
@@ -44,7 +44,7 @@ async fn the_same_arguments_may_be_spelled_otherwise() {
         (r#"{"a": 100}"#, r#"{"a": 1e2}"#),
         (r#"{"a": 0}"#, r#"{"a": -0.0}"#),
     ] {
-        let stage = Stage::of(shop()).await;
+        let stage = Visit::of(shop()).await;
         let retry = stage.client.call("order", parsed(began)).await.asked().accept("size", small());
         let spelled = retry.with("arguments", parsed(spelled));
         assert_eq!(spelled.send(&stage.client).await.text(), "Small order number 1");
@@ -53,7 +53,7 @@ async fn the_same_arguments_may_be_spelled_otherwise() {
 
 #[tokio::test]
 async fn no_arguments_and_empty_ones_are_the_same() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let absent = stage.client.request("tools/call", json!({"name": "order"})).await.asked().accept("size", small());
     let empty = absent.clone().with("arguments", json!({}));
     assert_eq!(empty.send(&stage.client).await.text(), "Small order number 1");
@@ -63,7 +63,7 @@ async fn no_arguments_and_empty_ones_are_the_same() {
 
 #[tokio::test]
 async fn large_integers_are_told_apart_to_the_last_digit() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let began = json!({"account": 9_007_199_254_740_993_u64});
     let honest = stage.client.call("order", began).await.asked().accept("size", small());
     let neighbour = honest.clone().with("arguments", json!({"account": 9_007_199_254_740_992_u64}));
@@ -72,7 +72,7 @@ async fn large_integers_are_told_apart_to_the_last_digit() {
 
 #[tokio::test]
 async fn another_target_is_refused() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let tool = stage.order().await.accept("size", small());
     refused(&stage, &tool.clone().with("name", json!("refund")), Refusal::Target, &tool).await;
     let prompt = stage.client.prompt("order", json!({})).await.asked().accept("size", small());
@@ -83,7 +83,7 @@ async fn another_target_is_refused() {
 
 #[tokio::test]
 async fn another_method_is_refused() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     // All that the others need is there, so that only the method is different.
     let params = || json!({"name": "order", "uri": "order"});
     for (began, others) in [
@@ -103,23 +103,23 @@ async fn a_token_of_another_server_is_refused_by_keys_and_by_audience() {
     let configured = |keys: &'static [u8], audience: &'static str| {
         move |builder: RoundsBuilder<Desk>| builder.keys(ring(keys)).audience(audience)
     };
-    let stage = Stage::with(shop(), configured(&[1], "tea")).await;
+    let stage = Visit::with(shop(), configured(&[1], "tea")).await;
     for (keys, audience) in [(&[2][..], "tea"), (&[1], "coffee"), (&[1], "tea2"), (&[2, 3], "coffee")] {
-        let other = Stage::with(shop(), configured(keys, audience)).await;
+        let other = Visit::with(shop(), configured(keys, audience)).await;
         let foreign = other.order().await.accept("size", small());
         foreign.send(&stage.client).await.frozen();
         assert_eq!(foreign.send(&other.client).await.text(), "Small order number 1");
     }
     assert_eq!(stage.events.refusals(), [Refusal::UnknownKey; 4]);
     assert_eq!(stage.runs(), 0);
-    let twin = Stage::with(shop(), configured(&[1], "tea")).await;
+    let twin = Visit::with(shop(), configured(&[1], "tea")).await;
     let ours = twin.order().await.accept("size", small());
     assert_eq!(ours.send(&stage.client).await.text(), "Small order number 1", "another instance of the same service");
 }
 
 #[tokio::test]
 async fn a_token_of_another_rounds_of_this_process_is_refused_and_the_log_says_so() {
-    let (stage, other) = (Stage::of(shop()).await, Stage::of(shop()).await);
+    let (stage, other) = (Visit::of(shop()).await, Visit::of(shop()).await);
     let foreign = other.order().await.accept("size", small());
     foreign.send(&stage.client).await.frozen();
     assert_eq!(stage.events.refusals(), [Refusal::OtherRoundsOfThisProcess]);

@@ -1,7 +1,7 @@
 //! The life of a claim: who waits, who goes on and who is let go when a leg is cancelled or takes long.
 
 use crate::common::{
-    Desk, Stage, asks_for_a_retry,
+    Desk, Visit, asks_for_a_retry,
     gate::{Gate, Gone},
     ledger::{Faulty, Step},
     ring, secs, sell, shop, small,
@@ -36,7 +36,7 @@ const CANCELLED: fn(&Station) -> bool = |station| *station == Station::Ended(Out
 #[tokio::test]
 async fn an_equal_leg_waits_for_the_one_at_work_and_gets_its_reply() {
     let gate = Gate::new();
-    let stage = Stage::of(gate.shop()).await;
+    let stage = Visit::of(gate.shop()).await;
     let accepted = stage.order().await.accept("size", small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;
@@ -52,7 +52,7 @@ async fn an_equal_leg_waits_for_the_one_at_work_and_gets_its_reply() {
 #[tokio::test]
 async fn other_answers_do_not_wait_for_the_one_at_work() {
     let gate = Gate::new();
-    let stage = Stage::of(gate.shop()).await;
+    let stage = Visit::of(gate.shop()).await;
     let asked = stage.order().await;
     let first = asked.accept("size", small()).start(&stage.client).await;
     gate.reached().await;
@@ -64,7 +64,7 @@ async fn other_answers_do_not_wait_for_the_one_at_work() {
 #[tokio::test]
 async fn nobody_waits_longer_than_the_limit() {
     let gate = Gate::new();
-    let stage = Stage::with(gate.shop(), |builder| builder.limits(Limits::default().with_wait(secs(20)))).await;
+    let stage = Visit::with(gate.shop(), |builder| builder.limits(Limits::default().with_wait(secs(20)))).await;
     let accepted = stage.order().await.accept("size", small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;
@@ -85,7 +85,7 @@ async fn nobody_waits_longer_than_the_limit() {
 async fn a_panic_wakes_whoever_waits_and_they_run() {
     let gate = Gate::new();
     let handler = gate.clone();
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let gate = handler.clone();
         async move {
             if turn.round()?.number() == 1 && turn.effects.have() == 0 {
@@ -109,7 +109,7 @@ async fn a_panic_wakes_whoever_waits_and_they_run() {
 #[tokio::test]
 async fn a_first_leg_whose_client_is_gone_runs_on_to_its_end() {
     let (gate, gone) = (Gate::new(), Gone::default());
-    let stage = Stage::of(held(0, &gate, &gone)).await;
+    let stage = Visit::of(held(0, &gate, &gone)).await;
     let leg = stage.client.start("tools/call", json!({"name": "order"})).await;
     gate.reached().await;
     leg.cancel().await;
@@ -125,7 +125,7 @@ async fn a_first_leg_whose_client_is_gone_runs_on_to_its_end() {
 async fn a_leg_whose_client_is_gone_keeps_its_claim_while_the_handler_runs_on_and_records_the_reply() {
     let (gate, gone, ledger) = (Gate::new(), Gone::default(), Faulty::new());
     let limits = Limits::default().with_wait(secs(3600));
-    let stage = Stage::with(held(1, &gate, &gone), |builder| builder.ledger(ledger.clone()).limits(limits)).await;
+    let stage = Visit::with(held(1, &gate, &gone), |builder| builder.ledger(ledger.clone()).limits(limits)).await;
     let asked = stage.order().await;
     let accepted = asked.accept("size", small());
     let leg = accepted.start(&stage.client).await;
@@ -151,7 +151,7 @@ async fn a_leg_whose_client_is_gone_keeps_its_claim_while_the_handler_runs_on_an
 #[tokio::test]
 async fn cancelled_while_an_equal_leg_waits_the_run_goes_on_for_it() {
     let (gate, gone, ledger) = (Gate::new(), Gone::default(), Faulty::new());
-    let stage = Stage::with(held(1, &gate, &gone), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(held(1, &gate, &gone), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;
@@ -170,7 +170,7 @@ async fn a_waiting_leg_that_is_cancelled_no_longer_counts() {
     let gate = Gate::new();
     let (tokens, mut handed) = mpsc::unbounded_channel::<CancellationToken>();
     let handler = gate.clone();
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let (gate, tokens) = (handler.clone(), tokens.clone());
         async move {
             if turn.round()?.number() == 1 {
@@ -205,8 +205,8 @@ async fn a_lease_is_renewed_as_long_as_the_handler_runs() {
         let patient = Limits::default().with_wait(secs(3600));
         builder.keys(ring(&[1])).audience("tea").ledger(ledger.clone()).limits(patient)
     };
-    let slow = Stage::at(&clock, gate.shop(), fleet).await;
-    let other = Stage::at(&clock, shop(), fleet).await;
+    let slow = Visit::at(&clock, gate.shop(), fleet).await;
+    let other = Visit::at(&clock, shop(), fleet).await;
     let accepted = slow.order().await.accept("size", small());
     let first = accepted.start(&slow.client).await;
     gate.reached().await;
@@ -228,7 +228,7 @@ async fn a_lease_is_renewed_as_long_as_the_handler_runs() {
 #[tokio::test]
 async fn what_a_handler_started_is_told_when_its_part_is_over() {
     let (tokens, mut handed) = mpsc::unbounded_channel::<CancellationToken>();
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         tokens.send(turn.context.ct.clone()).unwrap();
         async move { sell(&turn) }
     }))
@@ -255,7 +255,7 @@ async fn a_handler_that_goes_on_for_another_leg_is_not_told_to_stop() {
             sell(&turn)
         }
     });
-    let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(desk, |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     let first = accepted.start(&stage.client).await;
     let token = handed.recv().await.unwrap();

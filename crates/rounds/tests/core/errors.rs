@@ -1,6 +1,6 @@
 //! Which errors end a round and which leave it open. A handler's own error is its reply, whatever it looks like.
 
-use crate::common::{Desk, Reply, Stage, Turn, asks_for_a_retry, sell, small};
+use crate::common::{Desk, Reply, Turn, Visit, asks_for_a_retry, sell, small};
 use rmcp::{
     ErrorData,
     model::{ClientCapabilities, ElicitationCapability, ErrorCode},
@@ -44,7 +44,7 @@ fn fails_once<F: Future<Output = FlowError> + Send + 'static>(
 async fn a_handlers_own_error_is_its_reply_however_much_it_looks_like_one_of_ours() {
     for lookalike in lookalikes() {
         let own = lookalike.clone();
-        let stage = Stage::of(fails_once(move |_| std::future::ready(own.clone().into()))).await;
+        let stage = Visit::of(fails_once(move |_| std::future::ready(own.clone().into()))).await;
         let retry = stage.order().await.accept("size", small());
         let expected = serde_json::to_value(&lookalike).unwrap();
         for _ in 0..2 {
@@ -63,7 +63,7 @@ async fn an_error_of_ours_leaves_the_round_open_also_when_it_became_rmcps_long_b
         [(unreadable, -32602), (|| FlowError::retry("the till is jammed"), -32603), (lacking, -32021)];
     for (make, code) in ours {
         for early in [false, true] {
-            let stage = Stage::of(fails_once(move |_| async move {
+            let stage = Visit::of(fails_once(move |_| async move {
                 if !early {
                     return make();
                 }
@@ -90,7 +90,7 @@ async fn an_error_of_ours_leaves_the_round_open_also_when_it_became_rmcps_long_b
 async fn what_another_run_has_made_means_nothing_to_this_one() {
     let [_, lookalike, _] = lookalikes();
     let own = lookalike.clone();
-    let stage = Stage::of(Desk::new(move |turn: Turn| {
+    let stage = Visit::of(Desk::new(move |turn: Turn| {
         let own = own.clone();
         async move {
             match (turn.round()?.number(), turn.target.as_str()) {
@@ -113,7 +113,7 @@ async fn what_another_run_has_made_means_nothing_to_this_one() {
 #[tokio::test]
 async fn prompts_and_resources_tell_them_apart_as_tools_do() {
     let [_, lookalike, _] = lookalikes();
-    let stage = Stage::of(Desk::new(move |turn: Turn| {
+    let stage = Visit::of(Desk::new(move |turn: Turn| {
         let own = lookalike.clone();
         async move {
             match (turn.round()?.number(), turn.effects.have()) {

@@ -1,10 +1,10 @@
 //! One event for each station of a leg, and one end for each leg.
 
-use crate::common::{Desk, Stage, shop, small};
+use crate::common::{Desk, Visit, shop, small};
 use rounds::observe::{Method, Outcome, Refusal, Station};
 use serde_json::json;
 
-fn asked(stage: &Stage) -> Station {
+fn asked(stage: &Visit) -> Station {
     let asked = |station: &Station| matches!(station, Station::Asked { .. });
     stage.events.stations().into_iter().find(asked).expect("a question")
 }
@@ -12,7 +12,7 @@ fn asked(stage: &Stage) -> Station {
 #[tokio::test]
 async fn a_flow_of_two_legs_a_replay_and_a_refusal_pass_their_stations_in_order() {
     use Station::*;
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let first = stage.order().await;
     let Asked { keys, bytes } = asked(&stage) else { unreachable!() };
     assert_eq!((keys, bytes), (vec!["size".to_owned()], first.state().len()));
@@ -42,7 +42,7 @@ async fn a_flow_of_two_legs_a_replay_and_a_refusal_pass_their_stations_in_order(
 
 #[tokio::test]
 async fn every_event_says_of_which_leg_it_is() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let first = stage.client.prompt("menu", json!({})).await.asked();
     let second = first.retry().send(&stage.client).await.asked();
     let _ = second.accept("size", small()).send(&stage.client).await.text();
@@ -56,7 +56,7 @@ async fn every_event_says_of_which_leg_it_is() {
 
 #[tokio::test]
 async fn a_refused_state_names_its_flow_only_when_it_was_opened() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.order().await;
     let flow = stage.events.all()[0].flow;
     stage.events.clear();
@@ -77,7 +77,7 @@ async fn every_leg_ends_once_however_it_ends() {
             _ => crate::common::sell(&turn),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let mut legs = 0;
     let mut ended = |outcome: Outcome| {
         legs += 1;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::common::{
-    Desk, Reply, Stage, Turn,
+    Desk, Reply, Turn, Visit,
     ledger::{Faulty, Step},
 };
 use rmcp::{ErrorData, model::ErrorCode};
@@ -52,7 +52,7 @@ fn pay(opens_at: usize) -> (Desk, Bank) {
 #[tokio::test]
 async fn a_no_after_a_failed_charge_is_a_no() {
     let (desk, bank) = pay(1);
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     assert_eq!(asked.message("again0"), "closed 1. Try again?");
     for _ in 0..2 {
@@ -64,7 +64,7 @@ async fn a_no_after_a_failed_charge_is_a_no() {
 #[tokio::test]
 async fn a_yes_after_a_failed_charge_is_one_more_attempt_with_the_same_key() {
     let (desk, bank) = pay(2);
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await.accept("again0", json!({"again0": true})).send(&stage.client).await.asked();
     assert_eq!(asked.message("again1"), "closed 2. Try again?", "the first attempt failed as it did");
     let yes = asked.accept("again1", json!({"again1": true}));
@@ -81,7 +81,7 @@ async fn a_legacy_client_that_is_pushed_to_meets_the_same_failures() {
         [(vec![true], "charge 2", 2), (vec![false], "not paid", 1), (vec![true, false], "not paid", 2)]
     {
         let (desk, bank) = pay(if answers.len() == 1 { 1 } else { 9 });
-        let stage = Stage::with(desk, |builder| builder.legacy(Legacy::push())).await;
+        let stage = Visit::with(desk, |builder| builder.legacy(Legacy::push())).await;
         let client = Client::legacy(stage.server.clone()).await;
         let leg = client.start("tools/call", json!({"name": "order"})).await;
         for (n, answer) in answers.iter().enumerate() {
@@ -105,7 +105,7 @@ async fn a_failure_keeps_its_kind_its_words_and_its_data() {
             protocol(Some(json!({"left": [1.5, null, "x"]}))),
         ]
     });
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let kinds = kinds.clone();
         async move {
             let round = turn.round()?;
@@ -211,7 +211,7 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
     ] {
         let limits = Limits::default().with_effects(4, 100);
         let configure = |builder: rounds::RoundsBuilder<_>| builder.limits(limits).legacy(Legacy::push());
-        let stage = Stage::with(Desk::new(unrecorded), configure).await;
+        let stage = Visit::with(Desk::new(unrecorded), configure).await;
         let legacy = Client::legacy(stage.server.clone()).await;
         for (n, client) in [&stage.client, &legacy].into_iter().enumerate() {
             let leg = client.call(tool, json!({})).await;
@@ -225,7 +225,7 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
 
 #[tokio::test]
 async fn attempts_count_as_effects_do_and_each_has_to_find_room() {
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             let mut failed = Vec::new();
@@ -248,7 +248,7 @@ async fn attempts_count_as_effects_do_and_each_has_to_find_room() {
 async fn an_effect_that_could_not_be_claimed_does_not_run_before_the_answer_is_read() {
     let ledger = Faulty::new();
     let away = ledger.clone();
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(move |turn| {
             let away = away.clone();
             async move {

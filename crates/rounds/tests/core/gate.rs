@@ -1,7 +1,7 @@
 //! Only what the client can answer: every leg is asked only what that very request declares, and a client of the
 //! legacy era is asked nothing.
 
-use crate::common::{Desk, Reply, Stage};
+use crate::common::{Desk, Reply, Visit};
 use rounds::{Era, Given, test::Client};
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn asks_anything() -> Desk {
 
 #[tokio::test]
 async fn a_question_goes_only_to_a_request_that_declares_its_kind_and_mode() {
-    let stage = Stage::of(asks_anything()).await;
+    let stage = Visit::of(asks_anything()).await;
     let required = |target: &str| match target {
         "form" => json!({"elicitation": {}}),
         "url" => json!({"elicitation": {"url": {}}}),
@@ -67,7 +67,7 @@ async fn a_question_goes_only_to_a_request_that_declares_its_kind_and_mode() {
 
 #[tokio::test]
 async fn one_question_that_cannot_be_answered_holds_back_all_of_its_round() {
-    let stage = Stage::of(asks_anything()).await;
+    let stage = Visit::of(asks_anything()).await;
     let leg = stage.client.declaring(json!({"elicitation": {}})).call("both", json!({})).await;
     assert_eq!(leg.error()["data"], json!({"requiredCapabilities": {"elicitation": {"url": {}}}}));
 }
@@ -86,7 +86,7 @@ fn twice() -> Desk {
 
 #[tokio::test]
 async fn a_leg_that_declares_less_than_the_next_question_needs_leaves_its_round_open() {
-    let stage = Stage::of(twice()).await;
+    let stage = Visit::of(twice()).await;
     let less = stage.client.declaring(json!({"roots": {}}));
     let one = stage.order().await.accept("one", json!({"one": true}));
     for _ in 0..2 {
@@ -100,7 +100,7 @@ async fn a_leg_that_declares_less_than_the_next_question_needs_leaves_its_round_
 
 #[tokio::test]
 async fn a_replayed_question_passes_the_gate_again() {
-    let stage = Stage::of(twice()).await;
+    let stage = Visit::of(twice()).await;
     let one = stage.order().await.accept("one", json!({"one": true}));
     let second = one.send(&stage.client).await.asked();
     for less in [json!({}), json!({"elicitation": {"url": {}}})] {
@@ -119,7 +119,7 @@ async fn a_handler_can_look_before_it_asks() {
         let can = [round.can_form(), round.can_url(), round.can_sample(), round.can_roots()];
         Reply::text(format!("{:?} {can:?}", round.era()))
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let says = async |declared: Value| stage.client.declaring(declared).call("look", json!({})).await.text();
     assert_eq!(says(json!({})).await, "Modern [false, false, false, false]");
     assert_eq!(says(json!({"elicitation": {}, "roots": {}})).await, "Modern [true, false, false, true]");
@@ -130,7 +130,7 @@ async fn a_handler_can_look_before_it_asks() {
 
 #[tokio::test]
 async fn a_legacy_client_is_told_in_plain_words_and_nothing_is_pushed() {
-    let stage = Stage::of(asks_anything()).await;
+    let stage = Visit::of(asks_anything()).await;
     let every = json!({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}});
     for declared in [every, json!({})] {
         let legacy = Client::connect(stage.server.clone(), Era::Legacy, declared).await;
@@ -148,7 +148,7 @@ async fn a_legacy_client_is_told_in_plain_words_and_nothing_is_pushed() {
 
 #[tokio::test]
 async fn a_legacy_client_that_brings_a_modern_token_is_refused_and_the_flow_goes_on_without_it() {
-    let stage = Stage::of(twice()).await;
+    let stage = Visit::of(twice()).await;
     let one = stage.order().await.accept("one", json!({"one": true}));
     let legacy = Client::legacy(stage.server.clone()).await;
     one.send(&legacy).await.frozen();

@@ -1,6 +1,6 @@
 //! Handlers that are called again for each round: what they keep, what they see, and what they are spared.
 
-use crate::common::{Desk, Reply, Stage};
+use crate::common::{Desk, Reply, Visit};
 use rounds::{Given, test::Client};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn a_typed_state_is_kept_across_rounds_and_nobody_else_reads_it() {
         basket.paid = Some(7);
         Reply::text(format!("{basket:?}"))
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let mut leg = stage.client.call("shop", json!({})).await;
     for item in ["earl grey", "assam", "sencha"] {
         let asked = leg.asked();
@@ -44,7 +44,7 @@ async fn a_state_that_can_no_longer_be_read_ends_the_flow_with_the_frozen_error(
             _ => Reply::text(format!("{:?}", round.state::<Basket>()?)),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     stage.order().await.retry().send(&stage.client).await.frozen();
 }
 
@@ -64,7 +64,7 @@ fn interview() -> Desk {
 
 #[tokio::test]
 async fn answers_of_earlier_rounds_stay_visible_and_no_declined_question_is_asked_again() {
-    let stage = Stage::of(interview()).await;
+    let stage = Visit::of(interview()).await;
     let one = stage.order().await;
     let two = one.accept("one", json!({"one": true})).send(&stage.client).await.asked();
     assert_eq!(two.keys(), ["two"]);
@@ -78,7 +78,7 @@ async fn answers_of_earlier_rounds_stay_visible_and_no_declined_question_is_aske
 
 #[tokio::test]
 async fn an_earlier_answer_cannot_be_changed_in_a_later_round() {
-    let stage = Stage::of(interview()).await;
+    let stage = Visit::of(interview()).await;
     let mut leg = stage.order().await.decline("one").send(&stage.client).await;
     for key in ["two", "three", "four"] {
         let again = leg.asked().decline(key).accept("one", json!({"one": true}));
@@ -105,7 +105,7 @@ async fn questions_of_one_round_may_be_answered_in_part() {
         }
         Reply::text(format!("{:?}", keys.map(|key| round.given::<bool>(key))))
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     assert_eq!(asked.keys(), ["milk", "sugar", "lemon"]);
     let partly = asked.decline("sugar").accept("lemon", json!({"lemon": "yes"})).accept("milk", json!({"milk": true}));
@@ -124,7 +124,7 @@ async fn a_question_that_is_asked_again_forgets_its_earlier_answer() {
             (_, given) => Reply::text(format!("{given:?}")),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await.accept("sure", json!({"sure": true})).send(&stage.client).await.asked();
     assert_eq!(asked.retry().send(&stage.client).await.text(), "Missing");
 }
@@ -142,7 +142,7 @@ async fn uninvited_answers_can_be_read_and_are_known_to_be_uninvited() {
             given => Reply::text(format!("uninvited {given:?} {}", round.number())),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let uninvited = async |answer: Value| {
         let params = json!({"name": "order", "inputResponses": {"sure": answer}});
         stage.client.request("tools/call", params).await.text()
@@ -174,7 +174,7 @@ async fn a_plain_rmcp_handler_gets_its_own_state_back_while_the_wire_has_only_a_
                 }
             }
         });
-        let stage = Stage::of(desk).await;
+        let stage = Visit::of(desk).await;
         let asked = stage.order().await;
         assert!(asked.state().starts_with("r1."));
         assert!(!asked.result().to_string().contains("discount"));
@@ -185,7 +185,7 @@ async fn a_plain_rmcp_handler_gets_its_own_state_back_while_the_wire_has_only_a_
 
 #[tokio::test]
 async fn every_question_has_a_state_also_when_the_handler_keeps_none() {
-    let stage = Stage::of(interview()).await;
+    let stage = Visit::of(interview()).await;
     let asked = stage.order().await;
     assert!(asked.state().starts_with("r1."));
     assert_ne!(asked.state(), stage.order().await.state(), "and no two are the same");

@@ -1,6 +1,6 @@
 //! What no honest client would send. None of it crashes the server, has an effect, or is told which check it failed.
 
-use crate::common::{Desk, Reply, Stage, large, secs, sell, shop, small};
+use crate::common::{Desk, Reply, Visit, large, secs, sell, shop, small};
 use rounds::{
     Given, Rounds,
     observe::{Method, Outcome, Refusal},
@@ -19,7 +19,7 @@ fn methods() -> [(Method, &'static str, Value); 3] {
 
 #[tokio::test]
 async fn a_state_that_is_no_token_is_refused_whatever_it_is() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.order().await;
     let megabyte = "A".repeat(1 << 20);
     for (state, refusal) in [
@@ -46,7 +46,7 @@ async fn a_state_that_is_no_token_is_refused_whatever_it_is() {
 
 #[tokio::test]
 async fn no_character_of_a_token_can_be_changed_or_left_out() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.order().await;
     let accepted = asked.accept("size", small());
     for place in 0..asked.state().len() {
@@ -61,7 +61,7 @@ async fn no_character_of_a_token_can_be_changed_or_left_out() {
 
 #[tokio::test]
 async fn a_state_that_is_no_string_or_answers_that_are_no_map_are_refused_for_every_method() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let wrong = [
         ("requestState", json!([7, 1.5, {}, {"a": 1}, [], ["r1."], true, false])),
         ("inputResponses", json!(["", "{}", 7, [], [{"size": {"action": "decline"}}], true])),
@@ -85,7 +85,7 @@ async fn a_state_that_is_no_string_or_answers_that_are_no_map_are_refused_for_ev
 #[tokio::test]
 async fn no_state_and_no_answers_may_be_spelled_null() {
     for (_, name, params) in methods() {
-        let stage = Stage::of(shop()).await;
+        let stage = Visit::of(shop()).await;
         let mut params = params.clone();
         params["requestState"] = Value::Null;
         params["inputResponses"] = Value::Null;
@@ -98,7 +98,7 @@ async fn no_state_and_no_answers_may_be_spelled_null() {
 
 #[tokio::test]
 async fn answers_to_what_was_not_asked_are_ignored() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.order().await;
     let accepted = asked.accept("size", small());
     let more = accepted.clone().accept("admin", json!({"admin": true})).respond("\0", json!([1, null]));
@@ -120,7 +120,7 @@ async fn a_handler_never_sees_an_answer_to_what_it_did_not_ask() {
             }
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     let both = asked.accept("sure", json!({"sure": true})).accept("admin", json!({"admin": true}));
     assert_eq!(both.send(&stage.client).await.text(), r#"Missing ["sure"]"#);
@@ -147,7 +147,7 @@ async fn an_answer_of_another_kind_or_shape_is_asked_again_and_has_no_effect() {
         json!([]),
         Value::Null,
     ] {
-        let stage = Stage::of(shop()).await;
+        let stage = Visit::of(shop()).await;
         let asked = stage.order().await.retry().respond("size", answer.clone()).send(&stage.client).await.asked();
         assert_eq!(asked.keys(), ["size"], "{answer}");
         assert_eq!(stage.effects.count(), 0);
@@ -164,7 +164,7 @@ async fn content_on_a_decline_is_seen_by_nobody() {
             given => Reply::text(format!("{given:?} {}", json!(turn.answers))),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     for (action, given) in [("decline", "Declined"), ("cancel", "Cancelled")] {
         let asked = stage.order().await;
         let answer = json!({"action": action, "content": {"sure": true}});
@@ -186,7 +186,7 @@ async fn an_integer_may_be_spelled_as_a_float_and_no_other_number_may_stand_for_
             _ => round.ask_form::<u8>("cups", "How many?"),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     let float: Value = serde_json::from_str("3.0").unwrap();
     assert_eq!(asked.accept("cups", json!({"cups": float})).send(&stage.client).await.text(), "3 cups");
@@ -205,7 +205,7 @@ async fn a_panic_is_answered_and_the_same_retry_runs_again() {
         }
         sell(&turn)
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let accepted = stage.order().await.accept("size", small());
     let panicked = accepted.send(&stage.client).await;
     assert_eq!(panicked.error()["code"], -32603);
@@ -220,7 +220,7 @@ async fn a_panic_on_the_first_leg_is_answered_and_the_server_goes_on() {
         assert_ne!(turn.effects.have(), 0, "not today");
         sell(&turn)
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     assert_eq!(stage.client.call("order", json!({})).await.error()["code"], -32603);
     assert_eq!(stage.client.call("order", json!({})).await.asked().keys(), ["size"]);
     assert_eq!(stage.events.outcomes(), [Outcome::Panicked, Outcome::InputRequired]);
@@ -231,8 +231,8 @@ async fn every_refusal_looks_the_same_on_the_wire() {
     let shared = |audience: &'static str| {
         move |builder: rounds::RoundsBuilder<Desk>| builder.keys(crate::common::ring(&[1])).audience(audience)
     };
-    let stage = Stage::with(shop(), shared("tea")).await;
-    let other = Stage::with(shop(), shared("coffee")).await;
+    let stage = Visit::with(shop(), shared("tea")).await;
+    let other = Visit::with(shop(), shared("coffee")).await;
     let accepted = stage.order().await.accept("size", small());
     let mut refused = vec![
         accepted.clone().tamper(|state| format!("{state}A")).send(&stage.client).await,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Desk, Stage, gate::Gate, http::Http, shop, small};
+use crate::common::{Desk, Visit, gate::Gate, http::Http, shop, small};
 use http_body_util::BodyExt;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rounds::{
@@ -14,7 +14,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_state_made_by_one_request_is_opened_by_another() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let http = Http::to(&stage.server);
     let accepted = http.call("order").await.asked().accept("size", small());
     assert_eq!(http.send(&accepted).await.text(), "Small order number 1");
@@ -40,7 +40,7 @@ async fn a_factory_that_builds_anew_for_every_request_is_told_so_in_the_log() {
 
 #[tokio::test]
 async fn a_flow_follows_its_subject_and_not_the_bearer_token() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let http = Http::to(&stage.server);
     let accepted = http.with("ada-1").call("order").await.asked().accept("size", small());
     for other in [http.with("eve-1"), Http::to(&stage.server)] {
@@ -55,7 +55,7 @@ async fn a_flow_follows_its_subject_and_not_the_bearer_token() {
 
 #[tokio::test]
 async fn errors_have_the_status_that_the_protocol_gives_them() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let http = Http::to(&stage.server);
     let asked = http.call("order").await.asked();
     for state in [json!("r1.forged"), json!(7), json!({})] {
@@ -72,7 +72,7 @@ async fn errors_have_the_status_that_the_protocol_gives_them() {
 async fn a_closed_stream_tells_the_handler_and_its_reply_is_there_for_a_retry() {
     let gate = Gate::new();
     let waits = gate.clone();
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let waits = waits.clone();
         async move {
             if turn.round()?.number() == 1 {

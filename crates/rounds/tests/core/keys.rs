@@ -1,16 +1,16 @@
 //! Keys: the first seals, all open, and they change under way without anybody noticing.
 
-use crate::common::{Desk, Stage, ring, shop, small};
+use crate::common::{Desk, Visit, ring, shop, small};
 use rounds::{KeyRing, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock};
 
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 
 /// Two instances of one service, with one ledger.
-async fn fleet(keys: &[u8]) -> [Stage; 2] {
+async fn fleet(keys: &[u8]) -> [Visit; 2] {
     let (clock, ledger) = (Clock::new(), MemoryLedger::new());
     let configured = |builder: RoundsBuilder<Desk>| builder.keys(ring(keys)).audience("tea").ledger(ledger.clone());
-    [Stage::at(&clock, shop(), configured).await, Stage::at(&clock, shop(), configured).await]
+    [Visit::at(&clock, shop(), configured).await, Visit::at(&clock, shop(), configured).await]
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ fn keys_that_others_may_share_need_an_audience() {
 
 #[tokio::test]
 async fn keys_that_are_refused_change_nothing() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let accepted = stage.order().await.accept("size", small());
     assert!(stage.server.set_keys(&ring(&[OLD])).is_err());
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");

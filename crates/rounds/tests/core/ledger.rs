@@ -1,7 +1,7 @@
 //! The ledger when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
 
 use crate::common::{
-    Stage, asks_for_a_retry,
+    Visit, asks_for_a_retry,
     gate::Gate,
     large,
     ledger::{Faulty, Step},
@@ -16,7 +16,7 @@ use serde_json::json;
 #[tokio::test]
 async fn a_call_that_asks_nothing_needs_no_ledger() {
     let ledger = Faulty::new();
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     for step in [Step::Spill, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
         ledger.is_away_at(step);
     }
@@ -27,7 +27,7 @@ async fn a_call_that_asks_nothing_needs_no_ledger() {
 #[tokio::test]
 async fn a_flow_begins_without_a_ledger_and_its_question_is_answered_when_there_is_one() {
     let ledger = Faulty::new();
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     for step in [Step::Spill, Step::Claim, Step::Settle, Step::Renew, Step::Release] {
         ledger.is_away_at(step);
     }
@@ -42,7 +42,7 @@ async fn a_flow_begins_without_a_ledger_and_its_question_is_answered_when_there_
 #[tokio::test]
 async fn away_when_a_round_is_claimed_it_runs_nothing_and_asks_for_a_retry() {
     let ledger = Faulty::new();
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     ledger.is_away_at(Step::Claim);
     for _ in 0..3 {
@@ -57,7 +57,7 @@ async fn away_when_a_round_is_claimed_it_runs_nothing_and_asks_for_a_retry() {
 #[tokio::test]
 async fn away_when_a_reply_is_recorded_the_reply_does_not_leave_and_the_round_is_free_after_its_lease() {
     let ledger = Faulty::new();
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     let asked = stage.order().await;
     let accepted = asked.accept("size", small());
     ledger.is_away_at(Step::Settle);
@@ -83,7 +83,7 @@ async fn away_when_a_panicked_leg_gives_its_round_back_the_lease_does_it() {
         }
         crate::common::sell(&turn)
     });
-    let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(desk, |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     ledger.is_away_at(Step::Release);
     assert_eq!(accepted.send(&stage.client).await.error()["code"], -32603);
@@ -97,7 +97,7 @@ async fn away_when_a_panicked_leg_gives_its_round_back_the_lease_does_it() {
 #[tokio::test]
 async fn a_round_whose_owner_is_lost_is_taken_over_when_its_lease_lapses() {
     let ledger = Faulty::new();
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     ledger.lose_an_owner();
     let retry = accepted.start(&stage.client).await;
@@ -113,7 +113,7 @@ async fn a_round_whose_owner_is_lost_is_taken_over_when_its_lease_lapses() {
 #[tokio::test]
 async fn an_owner_that_could_not_say_that_it_is_there_says_so_as_soon_as_it_can() {
     let (gate, ledger) = (Gate::new(), Faulty::new());
-    let stage = Stage::with(gate.shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(gate.shop(), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     ledger.is_away_at(Step::Renew);
     let first = accepted.start(&stage.client).await;
@@ -144,8 +144,8 @@ async fn an_owner_that_was_overtaken_does_not_reply() {
     cut_off.is_away_at(Step::Renew);
     let fleet =
         |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
-    let slow = Stage::at(&clock, gate.shop(), fleet(cut_off.clone())).await;
-    let quick = Stage::at(&clock, shop(), fleet(ledger)).await;
+    let slow = Visit::at(&clock, gate.shop(), fleet(cut_off.clone())).await;
+    let quick = Visit::at(&clock, shop(), fleet(ledger)).await;
     let accepted = slow.order().await.accept("size", small());
     let first = accepted.start(&slow.client).await;
     gate.reached().await;

@@ -1,6 +1,6 @@
 //! Everything that could grow has a limit, and whoever meets it is told in words.
 
-use crate::common::{Desk, Stage};
+use crate::common::{Desk, Visit};
 use rmcp::ServerHandler;
 use rounds::{BuildError, Limits, Rounds, test::Asked};
 use serde_json::json;
@@ -11,7 +11,7 @@ fn curious() -> Desk {
 
 #[tokio::test]
 async fn a_flow_ends_in_words_when_it_has_asked_ten_times() {
-    let stage = Stage::of(curious()).await;
+    let stage = Visit::of(curious()).await;
     let mut asked = stage.order().await;
     for _ in 1..10 {
         asked = asked.accept("more", json!({"more": true})).send(&stage.client).await.asked();
@@ -27,7 +27,7 @@ async fn a_flow_ends_in_words_when_it_has_asked_ten_times() {
 
 #[tokio::test]
 async fn the_limit_of_rounds_can_be_set_and_holds_for_prompts_too() {
-    let stage = Stage::with(curious(), |builder| builder.limits(Limits::default().with_rounds(1))).await;
+    let stage = Visit::with(curious(), |builder| builder.limits(Limits::default().with_rounds(1))).await;
     let asked = stage.client.prompt("order", json!({})).await.asked();
     let ended = asked.retry().send(&stage.client).await;
     assert_eq!(ended.error()["code"], -32603);
@@ -41,7 +41,7 @@ async fn more_questions_at_once_than_the_limit_are_not_asked() {
         let asks = (0..count).fold(turn.round()?.questions(), |asks, n| asks.form::<bool>(&format!("q{n}"), "?"));
         asks.send()
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     assert_eq!(stage.client.call("16", json!({})).await.asked().keys().len(), 16);
     let refused = stage.client.call("17", json!({})).await;
     assert!(refused.is_tool_error());
@@ -54,7 +54,7 @@ async fn what_does_not_fit_into_a_token_is_said_and_not_sent() {
         let bytes = turn.target.parse().unwrap();
         turn.round()?.questions().form::<bool>("more", "More?").state(&"x".repeat(bytes)).send()
     });
-    let stage = Stage::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
+    let stage = Visit::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
     let asked: Asked = stage.client.call("2800", json!({})).await.asked();
     assert!(asked.state().len() <= 4096);
     assert!(asked.retry().send(&stage.client).await.asked().state().len() <= 4096, "and what is sent is taken back");
@@ -69,7 +69,7 @@ async fn answers_that_pile_up_beyond_a_token_end_the_flow_in_words() {
         let round = turn.round()?;
         round.ask_form::<String>(&format!("q{}", round.number()), "And?")
     });
-    let stage = Stage::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
+    let stage = Visit::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
     let asked = stage.order().await;
     let asked = asked.accept("q0", json!({"q0": "x".repeat(2000)})).send(&stage.client).await.asked();
     let ended = asked.accept("q1", json!({"q1": "x".repeat(2000)})).send(&stage.client).await;
@@ -101,7 +101,7 @@ fn what_could_never_be_answered_does_not_build() {
 async fn no_wait_at_all_is_a_limit_too() {
     let gate = crate::common::gate::Gate::new();
     let limits = Limits::default().with_wait(Default::default());
-    let stage = Stage::with(gate.shop(), |builder| builder.limits(limits)).await;
+    let stage = Visit::with(gate.shop(), |builder| builder.limits(limits)).await;
     let accepted = stage.order().await.accept("size", crate::common::small());
     let first = accepted.start(&stage.client).await;
     gate.reached().await;

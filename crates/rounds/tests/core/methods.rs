@@ -1,6 +1,6 @@
 //! Prompts and resources ask like tools do.
 
-use crate::common::{Stage, large, shop, small};
+use crate::common::{Visit, large, shop, small};
 use rmcp::{
     ErrorData, ServerHandler,
     handler::server::router::prompt::PromptRouter,
@@ -12,7 +12,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn prompts_and_resources_ask_go_on_replay_and_refuse_like_tools() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     for (number, (method, target)) in
         [("tools/call", "one"), ("prompts/get", "two"), ("resources/read", "shop://three")].into_iter().enumerate()
     {
@@ -29,7 +29,7 @@ async fn prompts_and_resources_ask_go_on_replay_and_refuse_like_tools() {
 
 #[tokio::test]
 async fn a_resource_that_depends_on_answers_is_not_to_be_cached_whatever_its_handler_says() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.client.read("shop://tea").await.asked();
     for hint in ["ttlMs", "cacheScope"] {
         assert_eq!(asked.result().get(hint), None, "a question has no hints at all");
@@ -47,7 +47,7 @@ async fn a_resource_that_depends_on_answers_is_not_to_be_cached_whatever_its_han
 
 #[tokio::test]
 async fn a_resource_that_depends_on_no_answers_keeps_the_hints_of_its_handler() {
-    let stage = Stage::of(crate::common::Desk::new(|_| async { crate::common::Reply::text("the menu") })).await;
+    let stage = Visit::of(crate::common::Desk::new(|_| async { crate::common::Reply::text("the menu") })).await;
     for params in [json!({"uri": "shop://menu"}), json!({"uri": "shop://menu", "inputResponses": {}})] {
         let leg = stage.client.request("resources/read", params).await;
         assert_eq!((&leg.result()["ttlMs"], &leg.result()["cacheScope"]), (&json!(60_000), &json!("public")));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    Desk, Reply, Size, Stage, Turn, asks_for_a_retry,
+    Desk, Reply, Size, Turn, Visit, asks_for_a_retry,
     gate::{Gate, Gone},
     ledger::{Faulty, Step},
     ring, secs, small,
@@ -37,7 +37,7 @@ fn ask(round: &Round<Reply>, key: &str) -> Result<Reply, FlowError> {
 
 #[tokio::test]
 async fn an_effect_above_the_question_happens_once_and_keeps_its_value() {
-    let stage = Stage::of(Desk::new(|turn| async move { numbered(&turn).await })).await;
+    let stage = Visit::of(Desk::new(|turn| async move { numbered(&turn).await })).await;
     for call in 1..=2 {
         let accepted = stage.order().await.accept("size", small());
         assert_eq!(accepted.send(&stage.client).await.text(), format!("number {call}"));
@@ -50,7 +50,7 @@ async fn an_effect_above_the_question_happens_once_and_keeps_its_value() {
 
 #[tokio::test]
 async fn it_happens_once_over_many_rounds_and_one_after_another() {
-    let stage = Stage::of(Desk::new(|turn| async move {
+    let stage = Visit::of(Desk::new(|turn| async move {
         let round = turn.round()?;
         let mut had = Vec::new();
         for key in ["a", "b", "c"] {
@@ -90,8 +90,8 @@ async fn a_leg_that_fails_after_its_effect_does_not_have_it_again_on_any_instanc
     };
     let fleet =
         |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
-    let here = Stage::at(&clock, desk(), fleet(ledger.clone())).await;
-    let there = Stage::at(&clock, desk(), fleet(ledger.elsewhere())).await;
+    let here = Visit::at(&clock, desk(), fleet(ledger.clone())).await;
+    let there = Visit::at(&clock, desk(), fleet(ledger.elsewhere())).await;
     let accepted = here.order().await.accept("size", small());
     assert_eq!(accepted.send(&here.client).await.error()["message"], "the handler panicked");
     assert_eq!(accepted.send(&there.client).await.text(), "charge 1");
@@ -102,7 +102,7 @@ async fn a_leg_that_fails_after_its_effect_does_not_have_it_again_on_any_instanc
 async fn a_guard_whose_client_is_gone_goes_on_after_its_effect_and_a_retry_gets_its_reply() {
     let (gate, after) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
     let (waits, counted) = (gate.clone(), after.clone());
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let (waits, after) = (waits.clone(), counted.clone());
         async move {
             let round = turn.round()?;
@@ -153,7 +153,7 @@ async fn no_effect_begins_in_a_handler_that_lives_only_to_end_another() {
         }
     });
     let limits = Limits::default().with_grace(secs(0));
-    let stage = Stage::with(desk, |builder| builder.limits(limits)).await;
+    let stage = Visit::with(desk, |builder| builder.limits(limits)).await;
     let leg = stage.order().await.accept("size", small()).start(&stage.client).await;
     gate.reached().await;
     other.reached().await;
@@ -171,7 +171,7 @@ async fn no_effect_begins_in_a_handler_that_lives_only_to_end_another() {
 async fn a_task_that_outlives_its_handler_goes_on_after_its_effect() {
     let (gate, gone, after) = (Gate::new(), Gone::default(), Arc::new(AtomicUsize::new(0)));
     let (waits, held, counted) = (gate.clone(), gone.clone(), after.clone());
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let (waits, held, after) = (waits.clone(), held.clone(), counted.clone());
         async move {
             let (round, begun) = (turn.round()?, waits.clone());
@@ -201,7 +201,7 @@ async fn an_effect_that_a_first_leg_left_under_way_does_not_begin_again() {
     for legacy in [false, true] {
         let gate = Gate::new();
         let waits = gate.clone();
-        let stage = Stage::with(
+        let stage = Visit::with(
             Desk::new(move |turn| {
                 let waits = waits.clone();
                 async move {
@@ -243,7 +243,7 @@ async fn an_effect_that_a_first_leg_left_under_way_does_not_begin_again() {
 
 #[tokio::test]
 async fn an_effect_of_a_first_leg_whose_value_is_not_kept_does_not_happen_again() {
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             let report = async || {
@@ -268,7 +268,7 @@ async fn an_effect_of_a_first_leg_whose_value_is_not_kept_does_not_happen_again(
 async fn a_first_leg_that_is_cancelled_ends_its_effect_too() {
     let gate = Gate::new();
     let waits = gate.clone();
-    let stage = Stage::of(Desk::new(move |turn| {
+    let stage = Visit::of(Desk::new(move |turn| {
         let waits = waits.clone();
         async move {
             let round = turn.round()?;
@@ -292,7 +292,7 @@ async fn a_first_leg_that_is_cancelled_ends_its_effect_too() {
 
 #[tokio::test]
 async fn a_name_is_used_once_in_a_run_except_after_a_failure_when_it_keeps_its_key() {
-    let stage = Stage::of(Desk::new(|turn| async move {
+    let stage = Visit::of(Desk::new(|turn| async move {
         let round = turn.round()?;
         let keys = std::sync::Mutex::new(Vec::new());
         let attempt = async || {
@@ -314,7 +314,7 @@ async fn a_name_is_used_once_in_a_run_except_after_a_failure_when_it_keeps_its_k
 
 #[tokio::test]
 async fn a_failure_in_one_leg_leaves_the_effect_to_the_next() {
-    let stage = Stage::of(Desk::new(|turn| async move {
+    let stage = Visit::of(Desk::new(|turn| async move {
         let round = turn.round()?;
         if let Given::Missing = round.given::<Value>("size") {
             return ask(&round, "size");
@@ -334,7 +334,7 @@ async fn a_failure_in_one_leg_leaves_the_effect_to_the_next() {
 
 #[tokio::test]
 async fn a_panic_in_an_effect_gives_it_back() {
-    let stage = Stage::of(Desk::new(|turn| async move {
+    let stage = Visit::of(Desk::new(|turn| async move {
         let round = turn.round()?;
         if let Given::Missing = round.given::<Value>("size") {
             return ask(&round, "size");
@@ -354,7 +354,7 @@ async fn a_panic_in_an_effect_gives_it_back() {
 
 #[tokio::test]
 async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
-    let stage = Stage::of(Desk::new(|turn| async move {
+    let stage = Visit::of(Desk::new(|turn| async move {
         let round = turn.round()?;
         if let Given::Missing = round.given::<Value>("size") {
             return ask(&round, "size");
@@ -377,7 +377,7 @@ async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
 #[tokio::test]
 async fn there_is_room_for_a_value_before_its_effect_runs() {
     let limits = Limits::default().with_effects(2, 100).with_token_bytes(1000);
-    let many = Stage::with(
+    let many = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             for name in ["a", "b", "c"] {
@@ -392,7 +392,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
     assert_eq!(many.effects.count(), 2);
 
-    let at_once = Stage::with(
+    let at_once = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             let one = |name: &'static str| {
@@ -412,7 +412,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     assert_eq!(at_once.effects.count(), 2, "the third did not run");
 
     let tight = limits.with_effects(64, 400);
-    let together = Stage::with(
+    let together = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             let one = |name: &'static str| {
@@ -437,7 +437,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     assert_eq!(together.order().await.accept("size", small()).send(&together.client).await.text(), "sold");
     assert_eq!(together.effects.count(), 2, "what is not kept does not happen again either");
 
-    let large = Stage::with(
+    let large = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             for name in ["a", "b"] {
@@ -459,7 +459,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
 
 #[tokio::test]
 async fn a_value_that_is_too_large_is_not_kept_and_its_effect_does_not_happen_again() {
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             if let Given::Missing = round.given::<Value>("size") {
@@ -487,7 +487,7 @@ async fn a_value_that_is_too_large_is_not_kept_and_its_effect_does_not_happen_ag
 async fn nothing_happens_while_the_ledger_is_away() {
     let ledger = Faulty::new();
     let away = ledger.clone();
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(move |turn| {
             let away = away.clone();
             async move {
@@ -515,7 +515,7 @@ async fn nothing_happens_while_the_ledger_is_away() {
 async fn nobody_waits_until_an_effect_is_recorded() {
     let ledger = Faulty::new();
     ledger.records_no_effect();
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(|turn| async move {
             let round = turn.round()?;
             if let Given::Missing = round.given::<Value>("size") {
@@ -538,12 +538,12 @@ async fn a_value_of_another_type_is_a_state_that_cannot_be_read() {
     let (clock, ledger) = (Clock::new(), Faulty::new());
     let fleet =
         |ledger: Faulty| |builder: rounds::RoundsBuilder<_>| builder.keys(ring(&[1])).audience("tea").ledger(ledger);
-    let old = Stage::at(&clock, Desk::new(|turn| async move { numbered(&turn).await }), fleet(ledger.clone())).await;
+    let old = Visit::at(&clock, Desk::new(|turn| async move { numbered(&turn).await }), fleet(ledger.clone())).await;
     let new = Desk::new(|turn| async move {
         let number: Vec<String> = turn.round()?.once("number", async || vec![]).await?;
         Reply::text(number.join(" "))
     });
-    let new = Stage::at(&clock, new, fleet(ledger.elsewhere())).await;
+    let new = Visit::at(&clock, new, fleet(ledger.elsewhere())).await;
     let accepted = old.order().await.accept("size", small());
     accepted.send(&new.client).await.frozen();
     assert_eq!(new.events.refusals(), [Refusal::HandlerState]);
@@ -554,7 +554,7 @@ async fn a_value_of_another_type_is_a_state_that_cannot_be_read() {
 async fn a_ledger_that_is_away_leaves_the_name_to_another_try_in_the_same_run() {
     let ledger = Faulty::new();
     let away = ledger.clone();
-    let stage = Stage::with(
+    let stage = Visit::with(
         Desk::new(move |turn| {
             let away = away.clone();
             async move {

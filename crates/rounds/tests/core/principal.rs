@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::{Desk, Stage, shop, small};
+use crate::common::{Desk, Visit, shop, small};
 use rmcp::{RoleServer, service::RequestContext};
 use rounds::{Principal, observe::Refusal, principal::Identify};
 use serde_json::json;
@@ -22,9 +22,9 @@ impl SignedIn {
     }
 }
 
-async fn stage() -> (Stage, SignedIn) {
+async fn stage() -> (Visit, SignedIn) {
     let who = SignedIn::default();
-    let stage = Stage::with(shop(), |builder| builder.principal(who.identify())).await;
+    let stage = Visit::with(shop(), |builder| builder.principal(who.identify())).await;
     (stage, who)
 }
 
@@ -64,7 +64,7 @@ async fn a_reply_is_replayed_to_its_owner_only() {
 async fn where_a_principal_is_required_nobody_is_asked_without_one() {
     let who = SignedIn::default();
     let required = Principal::required(who.identify());
-    let stage = Stage::with(shop(), |builder| builder.principal(required)).await;
+    let stage = Visit::with(shop(), |builder| builder.principal(required)).await;
     for method in ["tools/call", "prompts/get", "resources/read"] {
         let leg = stage.client.request(method, json!({"name": "order", "uri": "order"})).await;
         assert_eq!(leg.error()["code"], -32600);
@@ -79,6 +79,6 @@ async fn where_a_principal_is_required_nobody_is_asked_without_one() {
 async fn where_a_principal_is_required_a_call_that_asks_nothing_needs_none() {
     let desk = Desk::new(|_| async { crate::common::Reply::text("the menu") });
     let nobody = |_: &RequestContext<RoleServer>| None;
-    let stage = Stage::with(desk, |builder| builder.principal(Principal::required(nobody))).await;
+    let stage = Visit::with(desk, |builder| builder.principal(Principal::required(nobody))).await;
     assert_eq!(stage.client.call("menu", json!({})).await.text(), "the menu");
 }

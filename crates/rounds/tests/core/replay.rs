@@ -1,7 +1,7 @@
 //! Single use, and kind to honest retries: the same token with the same answers gets the same reply, and nothing runs
 //! again; with other answers it gets nothing.
 
-use crate::common::{Desk, Reply, Stage, asks_for_a_retry, gate::Gate, large, sell, shop, small};
+use crate::common::{Desk, Reply, Visit, asks_for_a_retry, gate::Gate, large, sell, shop, small};
 use rmcp::{
     ErrorData,
     model::{CallToolResult, ContentBlock, ErrorCode},
@@ -24,7 +24,7 @@ async fn again(retry: &Retry, first: &Leg, client: &Client) {
 
 #[tokio::test]
 async fn a_retry_after_the_end_gets_the_same_result_and_has_no_further_effect() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let accepted = stage.order().await.accept("size", small());
     let done = accepted.send(&stage.client).await;
     assert_eq!(done.text(), "Small order number 1");
@@ -36,7 +36,7 @@ async fn a_retry_after_the_end_gets_the_same_result_and_has_no_further_effect() 
 
 #[tokio::test]
 async fn other_answers_to_a_round_that_was_answered_are_refused() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let asked = stage.order().await;
     let done = asked.accept("size", small()).send(&stage.client).await;
     for fork in [asked.accept("size", large()), asked.decline("size"), asked.cancel("size"), asked.retry()] {
@@ -67,7 +67,7 @@ async fn tool_errors_and_protocol_errors_are_replayed_like_results() {
     ];
     for failure in failures {
         for method in ["tools/call", "prompts/get", "resources/read"] {
-            let stage = Stage::of(fails(failure, true)).await;
+            let stage = Visit::of(fails(failure, true)).await;
             let asked = stage.client.request(method, json!({"name": "order", "uri": "shop://order"})).await.asked();
             let failed = asked.accept("size", small()).send(&stage.client).await;
             assert!(failed.response().get("error").is_some() || failed.is_tool_error());
@@ -80,7 +80,7 @@ async fn tool_errors_and_protocol_errors_are_replayed_like_results() {
 
 #[tokio::test]
 async fn a_handler_that_asks_for_a_retry_is_run_again() {
-    let stage = Stage::of(fails(|| FlowError::retry("the kettle is cold"), false)).await;
+    let stage = Visit::of(fails(|| FlowError::retry("the kettle is cold"), false)).await;
     let accepted = stage.order().await.accept("size", small());
     asks_for_a_retry(&accepted.send(&stage.client).await);
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 2");
@@ -109,7 +109,7 @@ async fn going_back_to_an_older_token_gives_the_recorded_question_byte_for_byte(
             _ => Reply::text(format!("number {}", turn.effects.have() + 1)),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let first = stage.order().await.accept("hot", json!({"hot": true}));
     let second = first.send(&stage.client).await;
     let last = second.clone().asked().accept("sweet", json!({"sweet": false}));
@@ -132,7 +132,7 @@ async fn going_back_to_an_older_token_gives_the_recorded_question_byte_for_byte(
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_equal_retries_at_once_one_runs_and_all_get_its_reply() {
     let gate = Gate::new();
-    let stage = Stage::of(gate.shop()).await;
+    let stage = Visit::of(gate.shop()).await;
     let accepted = stage.order().await.accept("size", small());
     let mut legs = Vec::new();
     for _ in 0..20 {
@@ -162,7 +162,7 @@ async fn of_different_answers_at_once_one_wins_and_the_others_are_refused() {
             _ => round.ask_form::<u32>("cups", "How many?"),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     let mut legs = Vec::new();
     for cups in 0..20 {
@@ -191,7 +191,7 @@ async fn a_reply_too_large_to_keep_is_sent_and_its_retry_is_refused_and_never_ru
             asks => Ok(asks),
         }
     });
-    let stage = Stage::with(desk, |builder| builder.limits(Limits::default().with_reply_bytes(1000))).await;
+    let stage = Visit::with(desk, |builder| builder.limits(Limits::default().with_reply_bytes(1000))).await;
     let accepted = stage.order().await.accept("size", small());
     assert_eq!(accepted.send(&stage.client).await.text().len(), 2000);
     accepted.send(&stage.client).await.frozen();
@@ -202,7 +202,7 @@ async fn a_reply_too_large_to_keep_is_sent_and_its_retry_is_refused_and_never_ru
 #[tokio::test]
 async fn the_retry_of_an_evicted_reply_is_refused_and_never_run() {
     let one_reply = MemoryLedger::new().with_reply_bytes(150);
-    let stage = Stage::with(shop(), |builder| builder.ledger(one_reply)).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(one_reply)).await;
     let first = stage.order().await.accept("size", small());
     let second = stage.order().await.accept("size", large());
     let _ = first.send(&stage.client).await.text();

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use crate::common::{
-    Desk, Reply, Stage, Turn, asks_for_a_retry,
+    Desk, Reply, Turn, Visit, asks_for_a_retry,
     gate::Gate,
     large,
     ledger::{Faulty, Step},
@@ -23,7 +23,7 @@ const AT_WORK: usize = 192;
 #[tokio::test]
 async fn a_question_that_waits_takes_no_room_and_a_full_ledger_refuses_none() {
     let ledger = MemoryLedger::new().with_claim_bytes(0);
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     for _ in 0..1000 {
         stage.order().await;
     }
@@ -35,7 +35,7 @@ async fn a_question_that_waits_takes_no_room_and_a_full_ledger_refuses_none() {
 #[tokio::test]
 async fn a_claim_that_does_not_fit_runs_nothing_and_its_token_stays_good() {
     let ledger = MemoryLedger::new().with_claim_bytes(AT_WORK);
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     let (one, two) = (stage.order().await, stage.order().await.accept("size", large()));
     // Also in a round that is not the first.
     let one = one.retry().send(&stage.client).await.asked();
@@ -66,7 +66,7 @@ async fn a_claim_that_does_not_fit_runs_nothing_and_its_token_stays_good() {
 #[tokio::test]
 async fn an_effect_that_does_not_fit_does_not_run_and_its_leg_may_be_sent_again() {
     let ledger = MemoryLedger::new().with_claim_bytes(AT_WORK);
-    let stage = Stage::with(charging(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(charging(), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     for _ in 0..3 {
         asks_for_a_retry(&accepted.send(&stage.client).await);
@@ -99,7 +99,7 @@ fn ask(round: &Round<Reply>, key: &str) -> Result<Reply, FlowError> {
 #[tokio::test]
 async fn the_effects_of_a_flow_that_is_over_go_with_its_last_token() {
     let ledger = MemoryLedger::new();
-    let stage = Stage::with(charging(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(charging(), |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     assert_eq!(accepted.send(&stage.client).await.text(), "charge 0");
     assert_eq!(ledger.claims(), 2, "a round and an effect");
@@ -112,7 +112,7 @@ async fn the_effects_of_a_flow_that_is_over_go_with_its_last_token() {
 }
 
 /// A leg of another flow, so that the ledger hears what time it is.
-async fn touch(stage: &Stage) {
+async fn touch(stage: &Visit) {
     stage.order().await.retry().send(&stage.client).await.asked();
 }
 
@@ -134,7 +134,7 @@ fn stepwise() -> Desk {
 #[tokio::test]
 async fn an_effect_whose_value_the_next_token_carries_goes_with_its_round_and_does_not_happen_again() {
     let ledger = MemoryLedger::new();
-    let stage = Stage::with(stepwise(), |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(stepwise(), |builder| builder.ledger(ledger.clone())).await;
     let mut asked = stage.order().await;
     for key in ["a", "b"] {
         stage.clock.advance(secs(590));
@@ -172,7 +172,7 @@ async fn an_effect_that_was_left_to_a_task_is_remembered_for_the_rounds_after_it
             Reply::text(format!("charge {}", round.once("charge", charge).await?))
         }
     });
-    let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(desk, |builder| builder.ledger(ledger.clone())).await;
     let asked = stage.order().await;
     stage.clock.advance(secs(590));
     let asked = asked.accept("a", json!({"a": "small"})).send(&stage.client).await.asked();
@@ -216,7 +216,7 @@ async fn an_effect_that_failed_is_tried_again_in_a_later_round_when_its_record_i
             Reply::text("unreachable")
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let asked = stage.order().await;
     stage.clock.advance(secs(590));
     let asked = asked.accept("a", json!({"a": "small"})).send(&stage.client).await.asked();
@@ -248,7 +248,7 @@ async fn an_effect_that_takes_longer_than_its_round_lives_happens_once_and_is_re
             Reply::text(format!("{first} {second}"))
         }
     });
-    let stage = Stage::with(desk, |builder| builder.ledger(ledger.clone())).await;
+    let stage = Visit::with(desk, |builder| builder.ledger(ledger.clone())).await;
     let accepted = stage.order().await.accept("size", small());
     let leg = accepted.start(&stage.client).await;
     gate.reached().await;
@@ -295,8 +295,8 @@ fn gated(gate: &Gate, first: bool) -> Desk {
 async fn a_run_that_took_over_finds_the_effects_of_the_run_before_however_long_it_takes() {
     let (clock, ledger, here_gate, there_gate) = (Clock::new(), Faulty::new(), Gate::new(), Gate::new());
     let lost = ledger.elsewhere();
-    let here = Stage::at(&clock, gated(&here_gate, false), fleet(&lost)).await;
-    let there = Stage::at(&clock, gated(&there_gate, true), fleet(&ledger)).await;
+    let here = Visit::at(&clock, gated(&here_gate, false), fleet(&lost)).await;
+    let there = Visit::at(&clock, gated(&there_gate, true), fleet(&ledger)).await;
     let accepted = here.order().await.accept("size", small());
     clock.advance(secs(500));
     let first = accepted.start(&here.client).await;
@@ -325,8 +325,8 @@ async fn a_run_that_took_over_finds_the_effects_of_the_run_before_however_long_i
 async fn a_run_that_was_overtaken_begins_no_effect_after_those_of_the_other_are_forgotten() {
     let (clock, ledger, gate) = (Clock::new(), Faulty::new(), Gate::new());
     let stalled = ledger.elsewhere();
-    let slow = Stage::at(&clock, gated(&gate, true), fleet(&stalled)).await;
-    let quick = Stage::at(&clock, charging(), fleet(&ledger)).await;
+    let slow = Visit::at(&clock, gated(&gate, true), fleet(&stalled)).await;
+    let quick = Visit::at(&clock, charging(), fleet(&ledger)).await;
     let accepted = slow.order().await.accept("size", small());
     let first = accepted.start(&slow.client).await;
     gate.reached().await;
@@ -352,13 +352,13 @@ async fn a_run_that_was_overtaken_begins_no_effect_after_those_of_the_other_are_
 }
 
 /// A server that is told whether somebody is signed in.
-async fn identifying(ledger: &MemoryLedger, configured: bool) -> (Stage, Arc<Mutex<Option<&'static str>>>) {
+async fn identifying(ledger: &MemoryLedger, configured: bool) -> (Visit, Arc<Mutex<Option<&'static str>>>) {
     let who = Arc::new(Mutex::new(None));
     let signed_in = who.clone();
     let identify = move |_: &RequestContext<RoleServer>| {
         signed_in.lock().expect("nobody panics with it").map(|name: &str| Principal::new(name))
     };
-    let stage = Stage::with(shop(), |builder| {
+    let stage = Visit::with(shop(), |builder| {
         let builder = builder.ledger(ledger.clone());
         if configured { builder.principal(identify) } else { builder }
     });
@@ -366,7 +366,7 @@ async fn identifying(ledger: &MemoryLedger, configured: bool) -> (Stage, Arc<Mut
 }
 
 /// How many flows go through, until one is told to wait.
-async fn flows(stage: &Stage) -> usize {
+async fn flows(stage: &Visit) -> usize {
     for flows in 0..1000 {
         let leg = stage.order().await.accept("size", small()).send(&stage.client).await;
         if leg.response().get("error").is_some() {
@@ -408,7 +408,7 @@ async fn after_the_first_principal_those_without_one_have_their_share() {
     let seen = first.clone();
     let identify =
         move |_: &RequestContext<RoleServer>| seen.swap(false, Ordering::SeqCst).then(|| Principal::new("ada"));
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone()).principal(identify)).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone()).principal(identify)).await;
     stage.order().await;
     assert!(!first.load(Ordering::SeqCst));
     assert_eq!(flows(&stage).await, (10_000 - 128) / ANSWERED);

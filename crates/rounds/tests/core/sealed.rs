@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use crate::common::{Desk, Reply, Stage, ledger::Faulty, ring, small};
+use crate::common::{Desk, Reply, Visit, ledger::Faulty, ring, small};
 use rounds::{
     FlowError, Given, Round, RoundsBuilder,
     ledger::{ClaimKind, MemoryLedger},
@@ -28,8 +28,8 @@ fn desk() -> Desk {
     })
 }
 
-async fn stage(ledger: &Faulty) -> Stage {
-    Stage::with(desk(), |builder| builder.keys(ring(&[1])).audience("tea").ledger(ledger.clone())).await
+async fn stage(ledger: &Faulty) -> Visit {
+    Visit::with(desk(), |builder| builder.keys(ring(&[1])).audience("tea").ledger(ledger.clone())).await
 }
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {
@@ -56,7 +56,7 @@ async fn only_for_the_ledger_in_memory_nothing_is_sealed() {
         let drawn = Arc::new(AtomicU8::new(0));
         let entropy = drawn.clone();
         let draw = move |bytes: &mut [u8]| bytes.fill(entropy.fetch_add(1, Ordering::Relaxed));
-        let stage = Stage::with(desk(), |builder| configure(builder).entropy(draw)).await;
+        let stage = Visit::with(desk(), |builder| configure(builder).entropy(draw)).await;
         let accepted = stage.order().await.accept("size", small());
         let told = accepted.send(&stage.client).await.text();
         assert_eq!(accepted.send(&stage.client).await.text(), told, "and it is there for a retry");

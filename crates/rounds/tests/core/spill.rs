@@ -1,6 +1,6 @@
 //! States that are too large for a token, and go into the ledger instead.
 
-use crate::common::{Desk, Reply, Stage, Turn, asks_for_a_retry, ledger::Faulty, ring, secs, small};
+use crate::common::{Desk, Reply, Visit, Turn, asks_for_a_retry, ledger::Faulty, ring, secs, small};
 use rounds::{
     BuildError, FlowError, Given, Limits, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock,
 };
@@ -34,7 +34,7 @@ fn spilling(ledger: &Faulty) -> impl FnOnce(RoundsBuilder<Desk>) -> RoundsBuilde
 #[tokio::test]
 async fn what_fits_into_a_token_does_not_spill_and_what_does_not_goes_on_from_the_ledger() {
     let ledger = Faulty::new();
-    let stage = Stage::with(hoarder(), spilling(&ledger)).await;
+    let stage = Visit::with(hoarder(), spilling(&ledger)).await;
     let asked = stage.client.call("500", json!({})).await.asked();
     assert!(asked.state().len() > 700 && ledger.given().is_empty());
 
@@ -52,7 +52,7 @@ async fn what_fits_into_a_token_does_not_spill_and_what_does_not_goes_on_from_th
 #[tokio::test]
 async fn nothing_spills_unless_it_was_asked_for() {
     let ledger = Faulty::new();
-    let stage = Stage::with(hoarder(), |builder| builder.ledger(ledger.clone()).limits(small_tokens())).await;
+    let stage = Visit::with(hoarder(), |builder| builder.ledger(ledger.clone()).limits(small_tokens())).await;
     let refused = stage.client.call("4000", json!({})).await;
     assert!(refused.is_tool_error() && refused.text().contains("more than the 1000"), "{}", refused.text());
     assert!(ledger.given().is_empty());
@@ -67,7 +67,7 @@ fn a_ledger_has_to_be_chosen_for_it() {
 
 #[tokio::test]
 async fn what_is_too_large_even_for_that_is_said_in_words() {
-    let stage = Stage::with(hoarder(), spilling(&Faulty::new())).await;
+    let stage = Visit::with(hoarder(), spilling(&Faulty::new())).await;
     let refused = stage.client.call("5000", json!({})).await;
     assert!(refused.is_tool_error() && refused.text().contains("more than the 5000"), "{}", refused.text());
 }
@@ -86,8 +86,8 @@ async fn a_state_grows_from_round_to_round_on_any_instance() {
         })
     };
     let (clock, ledger) = (Clock::new(), Faulty::new());
-    let here = Stage::at(&clock, desk(), spilling(&ledger)).await;
-    let there = Stage::at(&clock, desk(), spilling(&ledger.elsewhere())).await;
+    let here = Visit::at(&clock, desk(), spilling(&ledger)).await;
+    let there = Visit::at(&clock, desk(), spilling(&ledger.elsewhere())).await;
     let mut asked = here.order().await;
     for (round, stage) in [(0, &there), (1, &here), (2, &there)] {
         let key = format!("q{round}");
@@ -100,7 +100,7 @@ async fn a_state_grows_from_round_to_round_on_any_instance() {
 #[tokio::test]
 async fn one_that_is_missing_or_forged_is_the_frozen_error_and_nothing_is_run() {
     let ledger = Faulty::new();
-    let stage = Stage::with(hoarder(), spilling(&ledger)).await;
+    let stage = Visit::with(hoarder(), spilling(&ledger)).await;
     let one = stage.client.call("4000", json!({})).await.asked().accept("size", small());
     let other = stage.client.call("4001", json!({})).await.asked().accept("size", small());
     let of_other = ledger.given().pop().unwrap();
@@ -129,8 +129,8 @@ async fn a_state_that_another_run_of_the_same_round_left_is_not_taken_for_this_o
     };
     // Two ledgers that know nothing of each other: the same round is answered once with each.
     let (clock, one, other) = (Clock::new(), Faulty::new(), Faulty::new());
-    let here = Stage::at(&clock, desk(), spilling(&one)).await;
-    let there = Stage::at(&clock, desk(), spilling(&other)).await;
+    let here = Visit::at(&clock, desk(), spilling(&one)).await;
+    let there = Visit::at(&clock, desk(), spilling(&other)).await;
     let first = here.order().await;
     let accepted = first.accept("size", small()).send(&here.client).await.asked().accept("size", small());
     first.accept("size", json!({"size": "other"})).send(&there.client).await.asked();
@@ -147,7 +147,7 @@ async fn a_state_that_another_run_of_the_same_round_left_is_not_taken_for_this_o
 #[tokio::test]
 async fn it_expires_with_its_round() {
     let ledger = Faulty::new();
-    let stage = Stage::with(hoarder(), spilling(&ledger)).await;
+    let stage = Visit::with(hoarder(), spilling(&ledger)).await;
     let asked = stage.client.call("4000", json!({})).await.asked();
     stage.clock.advance(secs(10 * 60 + 60 + 30));
     assert_eq!(ledger.claims(), 1);
@@ -161,7 +161,7 @@ async fn it_expires_with_its_round() {
 #[tokio::test]
 async fn a_ledger_that_is_away_lets_no_token_out_that_leads_nowhere() {
     let ledger = Faulty::new();
-    let stage = Stage::with(hoarder(), spilling(&ledger)).await;
+    let stage = Visit::with(hoarder(), spilling(&ledger)).await;
     ledger.is_away_at(crate::common::ledger::Step::Spill);
     asks_for_a_retry(&stage.client.call("4000", json!({})).await);
 }
@@ -183,13 +183,13 @@ fn later() -> Desk {
 async fn a_state_that_finds_no_room_is_said_in_words_or_may_be_sent_again_and_nothing_is_left_of_it() {
     let ledger = MemoryLedger::new().with_claim_bytes(5000);
     let spilling = |builder: RoundsBuilder<Desk>| builder.ledger(ledger.clone()).spill().limits(small_tokens());
-    let stage = Stage::with(hoarder(), spilling).await;
+    let stage = Visit::with(hoarder(), spilling).await;
     let busy = stage.client.call("4000", json!({})).await;
     assert!(busy.is_tool_error());
     assert_eq!(busy.text(), "the server is busy: try again in a moment");
     assert_eq!(ledger.claim_bytes(), 0);
 
-    let stage = Stage::with(later(), spilling).await;
+    let stage = Visit::with(later(), spilling).await;
     let accepted = stage.client.call("4000", json!({})).await.asked().accept("size", small());
     for _ in 0..2 {
         asks_for_a_retry(&accepted.send(&stage.client).await);

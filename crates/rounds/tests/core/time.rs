@@ -1,6 +1,6 @@
 //! How long a question is good for, by a clock that moves when told.
 
-use crate::common::{Desk, Reply, Stage, gate::Gate, ledger::Faulty, ring, secs, shop, small};
+use crate::common::{Desk, Reply, Visit, gate::Gate, ledger::Faulty, ring, secs, shop, small};
 use rounds::{
     Given, Limits,
     observe::{Refusal, Station},
@@ -22,7 +22,7 @@ async fn a_round_can_be_answered_until_its_time_is_over_and_not_at_that_moment()
         (secs(600), Some(Refusal::Expired)),
         (secs(601), Some(Refusal::Expired)),
     ] {
-        let stage = Stage::of(shop()).await;
+        let stage = Visit::of(shop()).await;
         let accepted = stage.order().await.accept("size", small());
         stage.clock.advance(waited);
         let leg = accepted.send(&stage.client).await;
@@ -36,7 +36,7 @@ async fn a_round_can_be_answered_until_its_time_is_over_and_not_at_that_moment()
 
 #[tokio::test]
 async fn a_reply_is_not_given_again_once_its_round_has_expired() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let accepted = stage.order().await.accept("size", small());
     let _ = accepted.send(&stage.client).await.text();
     stage.clock.advance(secs(600));
@@ -46,7 +46,7 @@ async fn a_reply_is_not_given_again_once_its_round_has_expired() {
 
 #[tokio::test]
 async fn the_deadline_of_a_flow_is_not_extended_by_asking_again() {
-    let stage = Stage::with(curious(), |builder| builder.flow_deadline(secs(25 * 60))).await;
+    let stage = Visit::with(curious(), |builder| builder.flow_deadline(secs(25 * 60))).await;
     let mut asked = stage.order().await;
     let mut left = vec![asked.result()["_meta"][EXPIRES].clone()];
     for _ in 0..4 {
@@ -63,7 +63,7 @@ async fn the_deadline_of_a_flow_is_not_extended_by_asking_again() {
 
 #[tokio::test]
 async fn the_times_of_rounds_and_flows_can_be_set() {
-    let stage = Stage::with(shop(), |builder| builder.round_lifetime(secs(5)).flow_deadline(secs(3))).await;
+    let stage = Visit::with(shop(), |builder| builder.round_lifetime(secs(5)).flow_deadline(secs(3))).await;
     let asked = stage.order().await;
     assert_eq!(asked.result()["_meta"][EXPIRES], 3000, "a round does not outlive its flow");
     stage.clock.advance(secs(3));
@@ -72,7 +72,7 @@ async fn the_times_of_rounds_and_flows_can_be_set() {
 
 #[tokio::test]
 async fn a_token_from_the_future_is_refused_beyond_a_minute_of_skew() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     let accepted = stage.order().await.accept("size", small());
     stage.clock.rewind(secs(61));
     accepted.send(&stage.client).await.frozen();
@@ -83,9 +83,9 @@ async fn a_token_from_the_future_is_refused_beyond_a_minute_of_skew() {
 
 #[tokio::test]
 async fn a_question_says_how_long_it_is_good_for_unless_told_not_to() {
-    let stage = Stage::of(shop()).await;
+    let stage = Visit::of(shop()).await;
     assert_eq!(stage.order().await.result()["_meta"], json!({EXPIRES: 600_000}));
-    let silent = Stage::with(shop(), |builder| builder.announce_expiry(false)).await;
+    let silent = Visit::with(shop(), |builder| builder.announce_expiry(false)).await;
     assert_eq!(silent.order().await.result().get("_meta"), None);
 }
 
@@ -95,7 +95,7 @@ async fn a_leg_that_waits_beyond_the_end_of_its_round_gets_the_reply_and_does_no
         let gate = Gate::new();
         // No lease is renewed and no wait is over within the hour: the two legs meet at the end only.
         let patient = Limits::default().with_wait(secs(3600)).with_lease(secs(3600));
-        let stage = Stage::with(gate.shop(), |builder| builder.limits(patient)).await;
+        let stage = Visit::with(gate.shop(), |builder| builder.limits(patient)).await;
         let accepted = stage.order().await.accept("size", small());
         let first = accepted.start(&stage.client).await;
         gate.reached().await;
@@ -114,7 +114,7 @@ async fn a_leg_that_waits_beyond_the_end_of_its_round_gets_the_reply_and_does_no
 async fn a_round_whose_owner_is_lost_is_not_taken_over_after_its_end() {
     let ledger = Faulty::new();
     let patient = Limits::default().with_wait(secs(3600)).with_lease(secs(700));
-    let stage = Stage::with(shop(), |builder| builder.ledger(ledger.clone()).limits(patient)).await;
+    let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone()).limits(patient)).await;
     let accepted = stage.order().await.accept("size", small());
     ledger.lose_an_owner();
     let waiting = accepted.start(&stage.client).await;
@@ -128,7 +128,7 @@ async fn a_round_whose_owner_is_lost_is_not_taken_over_after_its_end() {
 
 #[tokio::test]
 async fn a_clock_that_was_set_back_does_not_bring_a_used_token_back() {
-    let stage = Stage::with(shop(), |builder| builder.keys(ring(&[1])).audience("tea")).await;
+    let stage = Visit::with(shop(), |builder| builder.keys(ring(&[1])).audience("tea")).await;
     let accepted = stage.order().await.accept("size", small());
     let done = accepted.send(&stage.client).await;
     stage.clock.advance(secs(630));
@@ -149,7 +149,7 @@ async fn what_was_answered_in_time_stays_answered_when_later_rounds_take_long() 
             (one, two) => Reply::text(format!("{one:?} {two:?}")),
         }
     });
-    let stage = Stage::of(desk).await;
+    let stage = Visit::of(desk).await;
     let one = stage.order().await.accept("one", json!({"one": true}));
     stage.clock.advance(secs(599));
     let two = one.send(&stage.client).await.asked().accept("two", json!({"two": false}));

@@ -7,7 +7,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use super::{Airline, Fleet, Trip};
+use super::{Airline, Flights, Trip};
 
 macro_rules! version {
     ($name:ident, |$flow:ident| $body:expr) => {
@@ -63,7 +63,7 @@ version!(reworded, |flow| {
 });
 
 /// A flow of version one that has its quote and its seat, and asks whether it is sure.
-async fn under_way(fleet: &Fleet) -> rounds::test::Retry {
+async fn under_way(fleet: &Flights) -> rounds::test::Retry {
     let old = fleet.instance(durable("book", "", one)).await;
     let asked = old.call("book", json!({"to": "Rome"})).await.asked();
     let asked = asked.accept("seat", json!({"seat": "4C"})).send(&old).await.asked();
@@ -77,7 +77,7 @@ async fn a_changed_way_ends_the_flow_with_the_frozen_error_and_has_no_effect() {
         (durable("book", "", reordered), "the question `seat`"),
         (durable("book", "", ask_added), "the question `meal`"),
     ] {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let sure = under_way(&fleet).await;
         let new = fleet.instance(changed).await;
         sure.send(&new).await.frozen();
@@ -103,7 +103,7 @@ version!(together_reworded, |flow| {
 
 #[tokio::test]
 async fn a_question_among_others_that_was_answered_and_is_reworded_ends_the_flow_too() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let old = fleet.instance(durable("book", "", together)).await;
     let asked = old.call("book", json!({"to": "Rome"})).await.asked();
     let both = asked.accept("seat", json!({"seat": "4C"})).accept("meal", json!({"meal": "soup"}));
@@ -115,7 +115,7 @@ async fn a_question_among_others_that_was_answered_and_is_reworded_ends_the_flow
 
 #[tokio::test]
 async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_ones() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let sure = under_way(&fleet).await;
     let new = fleet.instance(durable("book", "", ask_added_with_care)).await;
     assert_eq!(sure.send(&new).await.text(), "0 no meal 4C true");
@@ -139,7 +139,7 @@ async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_on
 
 #[tokio::test]
 async fn a_question_that_was_reworded_ends_the_flow_by_its_name_whether_it_is_open_or_answered() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let new = fleet.instance(durable("book", "", reworded)).await;
     let old = fleet.instance(durable("book", "", one)).await;
     let open = old.call("book", json!({"to": "Rome"})).await.asked().accept("seat", json!({"seat": "4C"}));
@@ -168,7 +168,7 @@ version!(charged, |flow| {
 });
 
 /// The journal of a flow of version one that has its quote and its seat.
-async fn saved(fleet: &Fleet) -> String {
+async fn saved(fleet: &Flights) -> String {
     let server = fleet.server(durable("book", "", one));
     let client = Client::modern(server.clone()).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
@@ -178,7 +178,7 @@ async fn saved(fleet: &Fleet) -> String {
 
 #[tokio::test]
 async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let saved = saved(&fleet).await;
     let to_rome = || json!({"to": "Rome"});
     let diverged = |position, recorded: &str, wanted: &str| Replayed::Diverged {
@@ -216,7 +216,7 @@ async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way()
 
 #[tokio::test]
 async fn a_replay_comes_to_the_end_of_a_handler_that_has_nothing_more_to_do() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let nothing = r#"{"version":1,"entries":[{"Once":{"name":"quote","value":"100"}}],"open":[]}"#;
     let replayed = replay(&fleet.server(durable("book", "", shortened)), "book", json!({"to": "Rome"}), nothing).await;
     assert_eq!(replayed, Replayed::Ended);
@@ -229,7 +229,7 @@ async fn a_page_to_visit_is_known_again_in_a_replay() {
         let sure = flow.confirm("Sure?").await?;
         Ok(format!("{sure}"))
     });
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let server = fleet.server(durable("book", "", signed_in));
     let client = Client::modern(server.clone()).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
@@ -240,7 +240,7 @@ async fn a_page_to_visit_is_known_again_in_a_replay() {
 
 #[tokio::test]
 async fn a_handler_that_ends_before_its_journal_does_is_refused() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let sure = under_way(&fleet).await;
     let new = fleet.instance(durable("book", "", shortened)).await;
     sure.send(&new).await.frozen();
@@ -256,7 +256,7 @@ version!(retyped, |flow| {
 
 #[tokio::test]
 async fn a_value_that_has_another_type_now_is_refused_and_a_rollback_goes_on() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let sure = under_way(&fleet).await;
     sure.send(&fleet.instance(durable("book", "", retyped)).await).await.frozen();
     assert_eq!(fleet.events.refusals(), [Refusal::HandlerState]);
@@ -267,7 +267,7 @@ async fn a_value_that_has_another_type_now_is_refused_and_a_rollback_goes_on() {
 #[tokio::test]
 #[should_panic(expected = "could not read the call or its journal")]
 async fn a_replay_tells_of_a_value_that_has_another_type_now() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let saved = saved(&fleet).await;
     replay(&fleet.server(durable("book", "", retyped)), "book", json!({"to": "Rome"}), &saved).await;
 }

@@ -5,7 +5,7 @@ use rmcp::{ErrorData, model::ErrorCode};
 use rounds::{Durable, FlowError, Limits, Rounds, durable, observe::Refusal, test::Client};
 use serde_json::json;
 
-use super::{Airline, Fleet, Trip};
+use super::{Airline, Flights, Trip};
 
 fn to_rome() -> serde_json::Value {
     json!({"to": "Rome"})
@@ -41,7 +41,7 @@ async fn a_no_after_a_failed_charge_is_a_no_on_every_instance() {
         json!({"action": "cancel"}),
         json!({"action": "accept", "content": {"again": false}}),
     ] {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let instance = || fleet.instance(durable("pay", "", pay));
         let asked = instance().await.call("pay", to_rome()).await.asked();
         assert_eq!(asked.message("again"), "the bank is closed. Try again?");
@@ -56,7 +56,7 @@ async fn a_no_after_a_failed_charge_is_a_no_on_every_instance() {
 
 #[tokio::test]
 async fn a_yes_after_a_failed_charge_is_one_more_attempt_with_the_same_key() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("pay", "", pay));
     let asked = instance().await.call("pay", to_rome()).await.asked();
     let yes = asked.accept("again", json!({"again": true}));
@@ -93,7 +93,7 @@ async fn every_attempt_is_an_entry_of_its_own_and_fails_again_as_it_did() {
         }
         Ok(told.join(", "))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("pay", "", stubborn));
     let mut asked = instance().await.call("pay", to_rome()).await.asked();
     for n in 0..3 {
@@ -115,7 +115,7 @@ async fn a_failure_that_ends_the_leg_with_a_retry_leaves_the_effect_to_the_retry
             Err(_) => Err(FlowError::retry("the bank is closed")),
         }
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("pay", "", unlucky));
     let paid = instance().await.call("pay", to_rome()).await.asked().accept("confirm", json!({"confirm": true}));
     assert_eq!(paid.send(&instance().await).await.error()["data"], json!({"reason": "retry"}));
@@ -133,7 +133,7 @@ async fn a_recorded_failure_that_ends_the_call_does_not_ask_for_a_retry() {
         let failed = flow.try_once("charge", away).await.unwrap_err();
         if flow.confirm("Try again?").await? { Ok(String::new()) } else { Err(failed) }
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("pay", "", gives_up)).await;
     let no = client.call("pay", to_rome()).await.asked().decline("confirm");
     for _ in 0..2 {
@@ -188,7 +188,7 @@ async fn an_answer_is_not_read_by_a_handler_that_takes_another_way() {
         durable("pay", "", to_its_words),
     ];
     for (n, way) in ways.into_iter().enumerate() {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let client = fleet.instance(way).await;
         "Rome".clone_into(&mut SEEN.lock().unwrap());
         let asked = client.call("pay", to_rome()).await.asked();
@@ -210,7 +210,7 @@ async fn a_leg_that_comes_back_from_a_checkpoint_comes_to_the_checkpoint_first()
         flow.once("charge", async |airline, _| airline.world.have("charge")).await?;
         Ok("paid".to_owned())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("pay", "", skips)).await;
     let back = client.call("pay", to_rome()).await.asked().retry();
     SKIPS.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -238,7 +238,7 @@ async fn a_question_that_is_given_up_before_it_is_sent_does_not_stand_in_the_way
         let sure = flow.confirm("Sure?").await?;
         Ok(format!("{sure}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("pay", "", given_up)).await;
     let asked = client.call("pay", to_rome()).await.asked();
     assert_eq!((asked.keys(), asked.message("confirm")), (vec!["confirm"], "Sure?"));
@@ -247,7 +247,7 @@ async fn a_question_that_is_given_up_before_it_is_sent_does_not_stand_in_the_way
 
 /// What became of the question after something that cannot be recorded.
 async fn refused(route: rmcp::handler::server::tool::ToolRoute<Airline>) -> String {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     fleet.world.gate.add_permits(1);
     let client = fleet.instance(route).await;
     let leg = client.call("pay", to_rome()).await;
@@ -344,7 +344,7 @@ async fn an_answer_that_is_too_large_to_record_keeps_the_others_from_being_asked
         Ok(both.unwrap_err().to_string())
     }
     for key in ["one", "two"] {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let client = fleet.instance(durable("pay", "", both)).await;
         let asked = client.call("pay", to_rome()).await.asked();
         let told = asked.accept(key, json!({key: "x".repeat(20_000)})).send(&client).await.text();
@@ -354,7 +354,7 @@ async fn an_answer_that_is_too_large_to_record_keeps_the_others_from_being_asked
 
 #[tokio::test]
 async fn a_legacy_client_is_asked_after_any_failure() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     for (answer, said) in [(true, "Paid: charge 1"), (false, "Not paid")] {
         fleet.world.effects.lock().unwrap().clear();
         let client = Client::legacy(fleet.server(durable("pay", "", pay))).await;
@@ -378,7 +378,7 @@ async fn attempts_are_limited_as_all_entries_are() {
             }
         }
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let airline = fleet.server(durable("pay", "", forever));
     let few =
         Rounds::builder(Airline { tool_router: airline.handler().tool_router.clone(), world: fleet.world.clone() })

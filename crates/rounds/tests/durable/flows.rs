@@ -9,7 +9,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use super::{Airline, Fleet, Trip, World, book};
+use super::{Airline, Flights, Trip, World, book};
 
 fn to_rome() -> serde_json::Value {
     json!({"to": "Rome"})
@@ -17,7 +17,7 @@ fn to_rome() -> serde_json::Value {
 
 #[tokio::test]
 async fn every_leg_may_land_on_another_instance_and_each_effect_happens_once() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "Book a trip", book));
     let asked = instance().await.call("book", to_rome()).await.asked();
     assert_eq!(asked.message("seat"), "Rome for 100. Which seat?");
@@ -33,7 +33,7 @@ async fn every_leg_may_land_on_another_instance_and_each_effect_happens_once() {
 
 #[tokio::test]
 async fn refusals_travel_in_the_journal_like_answers() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "Book a trip", book)).await;
     let asked = client.call("book", to_rome()).await.asked();
     let declined = asked.decline("seat").send(&client).await;
@@ -56,7 +56,7 @@ async fn a_connection_that_closes_while_the_airline_charges_leaves_one_charge_an
             .await?;
         Ok(format!("charge {charge}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let (here, there) =
         (fleet.instance(durable("book", "", slow)).await, fleet.instance(durable("book", "", slow)).await);
     let paid = here.call("book", to_rome()).await.asked().accept("confirm", json!({"confirm": true}));
@@ -80,7 +80,7 @@ async fn a_leg_that_dies_after_its_effect_does_not_have_it_again() {
             .await?;
         Ok(format!("charge {charge}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", frail));
     let paid = instance().await.call("book", to_rome()).await.asked().accept("confirm", json!({"confirm": true}));
     assert_eq!(paid.send(&instance().await).await.error()["code"], -32603);
@@ -101,7 +101,7 @@ async fn an_effect_that_failed_is_tried_again_under_its_key() {
         })
         .await
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", unlucky));
     let paid = instance().await.call("book", to_rome()).await.asked().accept("confirm", json!({"confirm": true}));
     assert_eq!(paid.send(&instance().await).await.error()["data"], json!({"reason": "retry"}));
@@ -119,7 +119,7 @@ async fn questions_together_are_one_round_and_may_be_answered_in_any_order() {
         Ok(format!("{seat} {meal} {sure}"))
     }
     for order in [["seat", "meal"], ["meal", "seat"]] {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let instance = || fleet.instance(durable("book", "", both));
         let asked = instance().await.call("book", to_rome()).await.asked();
         assert_eq!(asked.keys(), ["seat", "meal"]);
@@ -140,7 +140,7 @@ async fn time_and_chance_are_the_same_on_every_leg() {
         let late = flow.now()?.duration_since(now).unwrap().as_secs();
         Ok(format!("{:?} {:?} {late}", now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), &drawn[..2]))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", look));
     let asked = instance().await.call("book", to_rome()).await.asked();
     fleet.clock.advance(Duration::from_secs(60));
@@ -162,7 +162,7 @@ async fn a_checkpoint_puts_all_so_far_into_the_clients_hands() {
         flow.checkpoint().await?;
         Ok(format!("charge {charge}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     fleet.world.gate.add_permits(10);
     let instance = || fleet.instance(durable("book", "", careful));
     let first = instance().await.call("book", to_rome()).await.asked();
@@ -183,7 +183,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_three_times() {
         let seats: u8 = flow.form("How many?").key("seats").await?;
         Ok(format!("{seats} seats"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", number));
     let mut asked = instance().await.call("book", to_rome()).await.asked();
     for _ in 0..3 {
@@ -204,7 +204,7 @@ async fn what_could_not_be_asked_stays_so_on_later_legs() {
         let meal = flow.form("Which meal?").key("meal").or("none".to_owned()).await?;
         Ok(format!("{seat} {meal}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", defaulted)).await;
     let asked = client.declaring(json!({"elicitation": {"url": {}}})).call("book", to_rome()).await.asked();
     assert_eq!(asked.keys(), ["url"]);
@@ -220,7 +220,7 @@ async fn what_a_durable_handler_has_recorded_counts_while_a_push_waits() {
         flow.once("quote", async |_, _| "x".repeat(10_000)).await?;
         flow.form::<String>("Which seat?").await
     };
-    let server = Fleet::new().server(durable("book", "", book));
+    let server = Flights::new().server(durable("book", "", book));
     let client = Client::legacy(server.clone()).await;
     let leg = client.start("tools/call", json!({"name": "book", "arguments": {"to": "Tokyo"}})).await;
     let pushed = client.pushed().await.unwrap();
@@ -232,7 +232,7 @@ async fn what_a_durable_handler_has_recorded_counts_while_a_push_waits() {
 
 #[tokio::test]
 async fn a_legacy_client_is_asked_over_its_connection_by_the_same_code() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = Client::legacy(fleet.server(durable("book", "Book a trip", book))).await;
     let leg = client.start("tools/call", json!({"name": "book", "arguments": to_rome()})).await;
     client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"seat": "4C"}})).await;
@@ -244,7 +244,7 @@ async fn a_legacy_client_is_asked_over_its_connection_by_the_same_code() {
 #[tokio::test]
 async fn the_server_is_found_inside_of_an_arc_and_another_one_is_named() {
     use rmcp::handler::server::router::tool::ToolRouter;
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let airline = |world: &std::sync::Arc<World>| Airline {
         tool_router: ToolRouter::new().with_route(durable("book", "Book a trip", book)),
         world: world.clone(),
@@ -268,7 +268,7 @@ async fn the_server_is_found_inside_of_an_arc_and_another_one_is_named() {
 
 #[tokio::test]
 async fn a_forged_journal_is_no_journal() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "Book a trip", book)).await;
     let asked = client.call("book", to_rome()).await.asked();
     let forged = asked.accept("confirm", json!({"confirm": true})).tamper(|state| {
@@ -295,7 +295,7 @@ async fn the_journal_knows_an_effect_for_longer_than_the_ledger_does() {
         }
         Ok(format!("{had:?}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("x", "", stepwise)).await;
     let mut asked = client.call("x", to_rome()).await.asked();
     assert_eq!(fleet.ledger.claims(), 0, "a question that waits needs no record");

@@ -9,7 +9,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use super::{Airline, Fleet, Trip};
+use super::{Airline, Flights, Trip};
 
 const CANCELLED: fn(&Station) -> bool = |station| *station == Station::Ended(Outcome::Cancelled);
 const STARTED: fn(&Station) -> bool = |station| *station == Station::Started;
@@ -28,7 +28,7 @@ async fn slow(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> 
 }
 
 /// A fleet with one instance, whose client is about to pay.
-async fn paying(fleet: &Fleet) -> (rounds::test::Client, Retry) {
+async fn paying(fleet: &Flights) -> (rounds::test::Client, Retry) {
     let client = fleet.instance(durable("book", "", slow)).await;
     let paid = client.call("book", json!({"to": "Rome"})).await.asked().accept("confirm", json!({"confirm": true}));
     (client, paid)
@@ -36,7 +36,7 @@ async fn paying(fleet: &Fleet) -> (rounds::test::Client, Retry) {
 
 #[tokio::test]
 async fn a_durable_handler_has_the_grace_period_and_then_its_round_is_free_for_any_answers() {
-    let fleet = Fleet { grace: Duration::from_secs(5), ..Fleet::new() };
+    let fleet = Flights { grace: Duration::from_secs(5), ..Flights::new() };
     let client = fleet.instance(durable("book", "", slow)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     let leg = asked.accept("confirm", json!({"confirm": true})).start(&client).await;
@@ -58,7 +58,7 @@ async fn a_durable_handler_has_the_grace_period_and_then_its_round_is_free_for_a
 
 #[tokio::test]
 async fn what_a_durable_handler_ends_with_in_its_grace_period_is_the_reply() {
-    let fleet = Fleet { grace: Duration::from_secs(5), ..Fleet::new() };
+    let fleet = Flights { grace: Duration::from_secs(5), ..Flights::new() };
     let (client, paid) = paying(&fleet).await;
     let leg = paid.start(&client).await;
     fleet.world.reached.acquire().await.unwrap().forget();
@@ -81,7 +81,7 @@ async fn a_durable_handler_that_has_not_asked_yet_is_not_dropped() {
         flow.once("letter", async |airline, _key| airline.world.have("letter")).await?;
         Ok("charged".to_owned())
     }
-    let fleet = Fleet { grace: Duration::from_secs(5), ..Fleet::new() };
+    let fleet = Flights { grace: Duration::from_secs(5), ..Flights::new() };
     let client = fleet.instance(durable("book", "", charges)).await;
     let leg = client.start("tools/call", json!({"name": "book", "arguments": {"to": "Rome"}})).await;
     fleet.world.reached.acquire().await.unwrap().forget();
@@ -95,7 +95,7 @@ async fn a_durable_handler_that_has_not_asked_yet_is_not_dropped() {
 
 #[tokio::test]
 async fn an_effect_that_has_begun_comes_to_its_end_and_nothing_after_it_begins() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let (client, paid) = paying(&fleet).await;
     let leg = paid.start(&client).await;
     fleet.world.reached.acquire().await.unwrap().forget();
@@ -112,7 +112,7 @@ async fn an_effect_that_has_begun_comes_to_its_end_and_nothing_after_it_begins()
 
 #[tokio::test]
 async fn a_long_effect_is_not_taken_for_lost() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let (client, paid) = paying(&fleet).await;
     let leg = paid.start(&client).await;
     fleet.world.reached.acquire().await.unwrap().forget();
@@ -132,7 +132,7 @@ async fn a_long_effect_is_not_taken_for_lost() {
 
 #[tokio::test]
 async fn a_cancelled_leg_that_waited_for_the_effect_of_another_does_not_go_on_with_its_value() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let (client, paid) = paying(&fleet).await;
     let first = paid.start(&client).await;
     fleet.world.reached.acquire().await.unwrap().forget();

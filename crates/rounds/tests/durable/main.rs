@@ -12,6 +12,7 @@ mod times;
 
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,10 +24,10 @@ use rmcp::{
     schemars, tool_handler,
 };
 use rounds::{
-    Durable, FlowError, KeyRing, Limits, Rounds,
-    ledger::MemoryLedger,
-    test::{Client, Clock, Events},
+    Durable, FlowError, Limits, Rounds,
+    test::{Client, Events},
 };
+use rounds_testkit::Fleet;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -77,16 +78,15 @@ struct Trip {
 }
 
 /// Instances that share their keys and their ledger, and nothing else.
-struct Fleet {
-    clock: Clock,
+struct Flights {
+    fleet: Fleet,
     events: Events,
-    ledger: MemoryLedger,
     world: Arc<World>,
     /// None, unless a test is about it.
     grace: Duration,
 }
 
-impl Fleet {
+impl Flights {
     fn new() -> Self {
         let world = World {
             effects: Mutex::default(),
@@ -94,26 +94,27 @@ impl Fleet {
             gate: Semaphore::new(0),
             reached: Semaphore::new(0),
         };
-        let (world, grace) = (Arc::new(world), Duration::ZERO);
-        Self { clock: Clock::new(), events: Events::new(), ledger: MemoryLedger::new(), world, grace }
+        Self { fleet: Fleet::new(), events: Events::new(), world: Arc::new(world), grace: Duration::ZERO }
     }
 
     fn server(&self, route: ToolRoute<Airline>) -> Rounds<Airline> {
         let airline = Airline { tool_router: ToolRouter::new().with_route(route), world: self.world.clone() };
-        Rounds::builder(airline)
-            .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
-            .audience("fleet")
-            .ledger(self.ledger.clone())
-            .clock(self.clock.clone())
-            .observe(self.events.clone())
-            .limits(Limits::default().with_grace(self.grace))
-            .build()
-            .unwrap()
+        let builder = self.builder(airline).limits(Limits::default().with_grace(self.grace));
+        builder.observe(self.events.clone()).build().unwrap()
     }
 
     /// A new instance with this tool, and a client of its own.
     async fn instance(&self, route: ToolRoute<Airline>) -> Client {
         Client::modern(self.server(route)).await
+    }
+}
+
+/// The clock, the ledger and the keys are those of the fleet.
+impl Deref for Flights {
+    type Target = Fleet;
+
+    fn deref(&self) -> &Fleet {
+        &self.fleet
     }
 }
 

@@ -11,10 +11,10 @@ use rmcp::{
 use rounds::{Durable, FlowError, Rounds, durable, test::Client};
 use serde_json::json;
 
-use super::{Airline, Fleet, Trip};
+use super::{Airline, Flights, Trip};
 
 async fn said(route: rmcp::handler::server::tool::ToolRoute<Airline>) -> String {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(route).await;
     let leg = client.call("book", json!({"to": "Rome"})).await;
     leg.error()["message"].as_str().unwrap().to_owned()
@@ -91,7 +91,7 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
         flow.url("Pay", "https://example.com/two").await?;
         Ok(String::new())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", pages)).await;
     let first = client.call("book", json!({"to": "Rome"})).await.asked();
     let accepted = json!({"action": "accept"});
@@ -126,7 +126,7 @@ async fn combinators_that_poll_the_flow_do_not_trip_it() {
         };
         Ok(format!("{} {once}", seat?))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", combined)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     assert_eq!(asked.accept("seat", json!({"seat": "4C"})).send(&client).await.text(), "4C 0");
@@ -145,7 +145,7 @@ async fn what_tokio_puts_off_is_not_taken_for_something_that_nobody_records() {
         }
         Ok(seat)
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", put_off)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     assert_eq!(asked.accept("seat", json!({"seat": "4C"})).send(&client).await.text(), "4C");
@@ -184,7 +184,7 @@ async fn a_name_stands_for_one_effect_on_all_legs() {
             flow.confirm("More?").key("more").await?;
         }
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", again)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     let leg = asked.accept("more", json!({"more": true})).send(&client).await;
@@ -204,7 +204,7 @@ async fn an_effect_whose_value_is_not_kept_does_not_happen_again() {
         flow.confirm("Go on?").key("on").await?;
         Ok(lost.to_string())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", lost)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     let said = asked.accept("on", json!({"on": true})).send(&client).await;
@@ -220,7 +220,7 @@ async fn there_is_room_for_an_entry_before_an_effect_runs() {
         }
         Ok(String::new())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", many)).await;
     let leg = client.call("book", json!({"to": "Rome"})).await;
     assert!(leg.error()["message"].as_str().unwrap().contains("64"), "{}", leg.response());
@@ -232,7 +232,7 @@ async fn in_a_server_that_nobody_wrapped_it_says_what_to_write() {
     async fn plain(_flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         Ok(String::new())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let wrapped: Rounds<Airline> = fleet.server(durable("book", "", plain));
     let bare = Airline { tool_router: wrapped.handler().tool_router.clone(), world: fleet.world.clone() };
     let client = Client::modern(bare).await;
@@ -245,7 +245,7 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_as_by_any_other_tool() 
     async fn plain(_flow: Durable<Airline>, trip: Trip) -> Result<String, FlowError> {
         Ok(trip.to)
     }
-    let client = Fleet::new().instance(durable("book", "", plain)).await;
+    let client = Flights::new().instance(durable("book", "", plain)).await;
     let leg = client.call("book", json!({"to": 7})).await;
     assert!(leg.is_tool_error());
     assert!(leg.text().starts_with("failed to deserialize parameters: "), "{}", leg.text());
@@ -269,7 +269,7 @@ async fn a_failure_decides_the_way_whether_it_is_a_value_or_an_error() {
         flow.confirm("Sure?").await?;
         Ok(format!("{waits}"))
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let yes = || json!({"confirm": true});
     for route in [durable("book", "", catches), durable("book", "", looks)] {
         let client = fleet.instance(route).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rounds::{Durable, FlowError, durable, test::Client};
 use serde_json::{Value, json};
 
-use super::{Airline, Fleet, Trip};
+use super::{Airline, Flights, Trip};
 
 const EXPIRES: &str = "rounds/expiresInMs";
 
@@ -32,7 +32,7 @@ async fn hold(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> 
 #[tokio::test]
 async fn an_answer_that_comes_too_late_is_not_taken_on_any_later_leg() {
     for (after, held) in [(29, "true"), (30, "too late for: Hold it?"), (599, "too late for: Hold it?")] {
-        let fleet = Fleet::new();
+        let fleet = Flights::new();
         let instance = || fleet.instance(durable("book", "", hold));
         let asked = instance().await.call("book", to_rome()).await.asked();
         assert_eq!(asked.result()["_meta"][EXPIRES], json!(30_000));
@@ -54,7 +54,7 @@ async fn an_answer_that_comes_too_late_is_not_taken_on_any_later_leg() {
 
 #[tokio::test]
 async fn a_question_whose_time_is_over_is_not_asked_again() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", hold)).await;
     let asked = client.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(31));
@@ -67,7 +67,7 @@ async fn a_question_whose_time_is_over_is_not_asked_again() {
 
 #[tokio::test]
 async fn asking_again_gives_no_more_time() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", hold));
     let asked = instance().await.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(10));
@@ -86,7 +86,7 @@ async fn a_patient_question_lets_its_round_live_longer() {
     async fn patient(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         Ok(flow.confirm("Sure?").within(secs(1800)).await?.to_string())
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", patient)).await;
     let asked = client.call("book", to_rome()).await.asked();
     assert_eq!(asked.result()["_meta"][EXPIRES], json!(1_800_000));
@@ -104,7 +104,7 @@ async fn both(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> 
 
 #[tokio::test]
 async fn with_two_questions_each_is_told_its_own_time_and_only_one_is_too_late() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", both));
     let own = |asked: &rounds::test::Asked, key: &str| asked.question(key)["params"]["_meta"][EXPIRES].clone();
     for (after, meal) in [(29, "soup"), (30, "none")] {
@@ -136,7 +136,7 @@ async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
     async fn argument(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
         flow.form("Which meal?").key("meal").within(secs(30)).or_argument("to").await
     }
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = fleet.instance(durable("book", "", meal)).await;
     let asked = client.call("book", to_rome()).await.asked();
     assert_eq!(asked.decline("meal").send(&client).await.text(), "The user declined: Which meal?");
@@ -152,7 +152,7 @@ async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
 
 #[tokio::test]
 async fn a_legacy_client_that_takes_too_long_gets_the_value() {
-    let fleet = Fleet::new();
+    let fleet = Flights::new();
     let client = Client::legacy(fleet.server(durable("book", "", both))).await;
     let leg = client.start("tools/call", json!({"name": "book", "arguments": to_rome()})).await;
     let first = client.pushed().await.unwrap();

@@ -11,15 +11,15 @@ use rmcp::{
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
 use rounds::{
-    Ask, Era, FlowError, Limits, Rounds, RoundsBuilder,
+    Ask, Era, FlowError, Limits, RoundsBuilder,
     observe::{Outcome, Refusal, Station},
-    test::{Client, Clock, Events, InFlight},
+    test::{Client, InFlight},
     time::BoxFuture,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::{Count, Units, http::Http};
+use super::{Count, Stage, Units, http::Http};
 
 const GRACE: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(1);
@@ -83,44 +83,21 @@ impl ServerHandler for Shop {
     }
 }
 
-struct Stage {
-    server: Rounds<Shop>,
-    clock: Clock,
-    events: Events,
-}
-
-impl Stage {
-    fn of<F: Future<Output = Result<String, FlowError>> + Send + 'static>(
+impl Shop {
+    fn stage<F: Future<Output = Result<String, FlowError>> + Send + 'static>(
         probe: &Probe,
         work: impl Fn(Probe, RequestContext<RoleServer>) -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self::with(probe, work, |builder| builder)
+    ) -> Stage<Self> {
+        Self::stage_with(probe, work, |builder| builder)
     }
 
-    fn with<F: Future<Output = Result<String, FlowError>> + Send + 'static>(
+    fn stage_with<F: Future<Output = Result<String, FlowError>> + Send + 'static>(
         probe: &Probe,
         work: impl Fn(Probe, RequestContext<RoleServer>) -> F + Send + Sync + 'static,
-        configure: impl FnOnce(RoundsBuilder<Shop>) -> RoundsBuilder<Shop>,
-    ) -> Self {
-        let (clock, events, probe) = (Clock::new(), Events::new(), probe.clone());
-        let shop = Shop(Box::new(move |context| Box::pin(work(probe.clone(), context))));
-        let builder = Rounds::builder(shop).clock(clock.clone()).observe(events.clone());
-        Self { server: configure(builder).build().unwrap(), clock, events }
-    }
-
-    /// Lets time pass when as many as this wait for it.
-    async fn passes(&self, sleepers: usize, time: Duration) {
-        self.clock.until_asleep(sleepers).await;
-        self.clock.advance(time);
-        // Whoever was woken has come as far as it gets.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn asks(&self) -> usize {
-        let asks = |station: &&Station| matches!(station, Station::Asked { .. } | Station::Pushed { .. });
-        self.events.stations().iter().filter(asks).count()
+        configure: impl FnOnce(RoundsBuilder<Self>) -> RoundsBuilder<Self>,
+    ) -> Stage<Self> {
+        let probe = probe.clone();
+        Stage::with(Self(Box::new(move |context| Box::pin(work(probe.clone(), context)))), configure)
     }
 }
 
@@ -142,7 +119,7 @@ async fn asks_first(probe: Probe, context: RequestContext<RoleServer>) -> Result
 async fn a_handler_that_has_not_asked_is_told_and_runs_on_to_its_end_in_both_eras() {
     for era in [Era::Modern, Era::Legacy] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, Probe::buy);
+        let stage = Shop::stage(&probe, Probe::buy);
         let client = Client::connect(stage.server.clone(), era, json!({"elicitation": {}})).await;
         let leg = start(&client).await;
         probe.charged.reaches(1).await;
@@ -158,7 +135,7 @@ async fn a_handler_that_has_not_asked_is_told_and_runs_on_to_its_end_in_both_era
 async fn a_connection_that_closes_tells_a_handler_that_has_not_asked_and_drops_nothing() {
     for era in [Era::Modern, Era::Legacy] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, Probe::buy);
+        let stage = Shop::stage(&probe, Probe::buy);
         let client = Client::connect(stage.server.clone(), era, json!({})).await;
         let leg = start(&client).await;
         probe.charged.reaches(1).await;
@@ -171,7 +148,7 @@ async fn a_connection_that_closes_tells_a_handler_that_has_not_asked_and_drops_n
 async fn a_closed_response_tells_a_handler_that_has_not_asked_and_drops_nothing() {
     for (modern, json_response) in [(true, true), (true, false), (false, true), (false, false)] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, Probe::buy);
+        let stage = Shop::stage(&probe, Probe::buy);
         let config = StreamableHttpServerConfig::default();
         let config = config.with_legacy_session_mode(false).with_json_response(json_response);
         let http = Http::to(&stage.server, config);
@@ -193,7 +170,7 @@ async fn a_closed_response_tells_a_handler_that_has_not_asked_and_drops_nothing(
 async fn a_session_tells_a_handler_that_has_not_asked_when_its_call_is_cancelled_or_the_session_ends() {
     for ends in [false, true] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, Probe::buy);
+        let stage = Shop::stage(&probe, Probe::buy);
         let http = Http::session(&stage.server).await;
         let _stream = http.legacy(json!({"id": 1, "method": "tools/call", "params": {"name": "buy"}})).await;
         probe.charged.reaches(1).await;
@@ -211,7 +188,7 @@ async fn a_session_tells_a_handler_that_has_not_asked_when_its_call_is_cancelled
 async fn what_cleans_up_after_its_token_runs_in_both_eras_whether_it_has_asked_or_not() {
     for (era, asks) in [(Era::Modern, false), (Era::Modern, true), (Era::Legacy, false), (Era::Legacy, true)] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, move |probe, context| async move {
+        let stage = Shop::stage(&probe, move |probe, context| async move {
             if asks {
                 let _: Units = Ask::from_context(&context)?.form("Which units?").await?;
             }
@@ -242,7 +219,7 @@ async fn what_cleans_up_after_its_token_runs_in_both_eras_whether_it_has_asked_o
 #[tokio::test]
 async fn a_handler_that_has_asked_is_told_has_five_seconds_and_is_dropped() {
     let probe = Probe::new();
-    let stage = Stage::of(&probe, asks_first);
+    let stage = Shop::stage(&probe, asks_first);
     let client = Client::modern(stage.server.clone()).await;
     let retry = client.call("buy", json!({})).await.asked().accept("units", metric());
     let leg = retry.start(&client).await;
@@ -262,7 +239,7 @@ async fn a_handler_that_has_asked_is_told_has_five_seconds_and_is_dropped() {
 #[tokio::test]
 async fn what_a_handler_ends_with_in_its_grace_period_is_the_reply_of_an_equal_leg() {
     let probe = Probe::new();
-    let stage = Stage::of(&probe, asks_first);
+    let stage = Shop::stage(&probe, asks_first);
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("buy", json!({})).await.asked();
     let retry = asked.accept("units", metric());
@@ -282,7 +259,7 @@ async fn what_a_handler_ends_with_in_its_grace_period_is_the_reply_of_an_equal_l
 #[tokio::test]
 async fn an_equal_leg_that_comes_in_the_grace_period_keeps_the_handler() {
     let probe = Probe::new();
-    let stage = Stage::of(&probe, asks_first);
+    let stage = Shop::stage(&probe, asks_first);
     let client = Client::modern(stage.server.clone()).await;
     let retry = client.call("buy", json!({})).await.asked().accept("units", metric());
     let first = retry.start(&client).await;
@@ -302,7 +279,7 @@ async fn an_equal_leg_that_comes_in_the_grace_period_keeps_the_handler() {
 async fn a_question_that_is_asked_in_the_grace_period_reaches_an_equal_leg_and_nobody_else() {
     for comes in [false, true] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, |probe, context| async move {
+        let stage = Shop::stage(&probe, |probe, context| async move {
             let ask = Ask::from_context(&context)?;
             let _guard = probe.dropped.on_drop();
             let _: Units = ask.form("Which units?").await?;
@@ -343,7 +320,7 @@ async fn a_question_that_is_asked_in_the_grace_period_reaches_an_equal_leg_and_n
 #[tokio::test]
 async fn a_pushed_question_is_withdrawn_at_once_and_its_handler_has_the_grace_period() {
     let probe = Probe::new();
-    let stage = Stage::of(&probe, |probe, context| async move {
+    let stage = Shop::stage(&probe, |probe, context| async move {
         let _guard = probe.dropped.on_drop();
         let ask = Ask::from_context(&context)?;
         tokio::select! {
@@ -375,7 +352,7 @@ async fn a_pushed_question_is_withdrawn_at_once_and_its_handler_has_the_grace_pe
 async fn a_question_that_is_first_asked_when_the_client_is_gone_is_not_sent_in_either_era() {
     for era in [Era::Modern, Era::Legacy] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, |probe, context| async move {
+        let stage = Shop::stage(&probe, |probe, context| async move {
             let _guard = probe.dropped.on_drop();
             probe.charged.up();
             context.ct.cancelled().await;
@@ -400,7 +377,7 @@ async fn the_grace_period_can_be_set_and_with_none_a_handler_that_has_asked_is_d
     for grace in [Duration::ZERO, Duration::from_secs(60)] {
         let probe = Probe::new();
         let limits = Limits::default().with_grace(grace);
-        let stage = Stage::with(&probe, asks_first, |builder| builder.limits(limits));
+        let stage = Shop::stage_with(&probe, asks_first, |builder| builder.limits(limits));
         let client = Client::modern(stage.server.clone()).await;
         let retry = client.call("buy", json!({})).await.asked().accept("units", metric());
         let leg = retry.start(&client).await;
@@ -419,7 +396,7 @@ async fn the_grace_period_can_be_set_and_with_none_a_handler_that_has_asked_is_d
 #[tokio::test]
 async fn a_leg_whose_client_was_gone_before_it_began_sends_no_question_and_its_handler_knows() {
     let probe = Probe::new();
-    let stage = Stage::of(&probe, |probe, context| async move {
+    let stage = Shop::stage(&probe, |probe, context| async move {
         let _guard = probe.dropped.on_drop();
         if context.ct.is_cancelled() {
             probe.told.up();
@@ -447,7 +424,7 @@ async fn a_leg_whose_client_was_gone_before_it_began_sends_no_question_and_its_h
 async fn a_handler_that_is_busy_in_a_poll_sees_its_token_cancelled_meanwhile() {
     for era in [Era::Modern, Era::Legacy] {
         let probe = Probe::new();
-        let stage = Stage::of(&probe, |probe, context| async move {
+        let stage = Shop::stage(&probe, |probe, context| async move {
             tokio::task::yield_now().await;
             probe.charged.up();
             while !context.ct.is_cancelled() {

@@ -17,64 +17,18 @@ mod waiting;
 
 use std::{sync::Arc, time::Duration};
 
-use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    handler::server::tool::IntoCallToolResult,
-    model::{CallToolRequestParams, CallToolResponse, ServerCapabilities, ServerConfig},
-    schemars,
-    service::RequestContext,
-};
-use rounds::{
-    Ask, FlowError, Limits, Rounds, RoundsBuilder,
-    test::{Clock, Events},
-    time::BoxFuture,
-};
-use serde::Deserialize;
+use rmcp::ServerHandler;
+use rounds::{Ask, FlowError, Limits, RoundsBuilder, time::BoxFuture};
+use rounds_testkit::{Stage, Tool, Units, units};
 use tokio::sync::watch;
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Units {
-    Metric,
-    Imperial,
-}
-
-/// A server whose every tool is this function.
-struct Tool<F>(F);
-
-impl<F, Fut> ServerHandler for Tool<F>
-where
-    F: Fn(Ask) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
-{
-    async fn call_tool(
-        &self,
-        _request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let ask = Ask::from_context(&context)?;
-        drop(context);
-        (self.0)(ask).await.into_call_tool_result()
-    }
-
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-    }
-}
-
 /// A server with one function for a tool, with its time and its events in the test's hands.
-struct Stage<H> {
-    server: Rounds<H>,
-    clock: Clock,
-    events: Events,
-}
-
 fn stage<F, Fut>(tool: F) -> Stage<Tool<F>>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
-    stage_with(tool, |builder| builder)
+    Stage::of(Tool(tool))
 }
 
 fn stage_with<F, Fut>(
@@ -85,10 +39,7 @@ where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
 {
-    let (clock, events) = (Clock::new(), Events::new());
-    let builder = Rounds::builder(Tool(tool)).clock(clock.clone()).observe(events.clone());
-    let server = configure(builder).build().unwrap();
-    Stage { server, clock, events }
+    Stage::with(Tool(tool), configure)
 }
 
 /// Leaves no time to a handler that has asked and whose client is gone.
@@ -96,13 +47,7 @@ fn without_grace<H: ServerHandler>(builder: RoundsBuilder<H>) -> RoundsBuilder<H
     builder.limits(Limits::default().with_grace(Duration::ZERO))
 }
 
-/// Asks for units and says what it was told.
-async fn units(ask: Ask) -> Result<String, FlowError> {
-    let units: Units = ask.form("Which units?").await?;
-    Ok(format!("{units:?}"))
-}
-
-/// The same, and counts when it is dropped.
+/// Asks for units, and counts when it is dropped.
 fn units_until(dropped: &Count) -> impl Fn(Ask) -> BoxFuture<'static, Result<String, FlowError>> + use<> {
     let dropped = dropped.clone();
     move |ask| {

@@ -1,108 +1,21 @@
 //! Legs that land on another instance than the one where their handler waits.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use rounds::{
     Ask, BuildError, FlowError, KeyRing, Limits, Rounds,
     ledger::MemoryLedger,
     observe::{Event, Observe, Outcome, Refusal, Station},
-    relay::{Inbox, Relay, RelayError},
     test::{Client, Clock, Events},
     time::BoxFuture,
 };
+use rounds_testkit::{Fleet, Hub, in_time};
 use serde_json::json;
 
 use super::{Count, Tool, Units};
 
-/// Carries messages within the process, and does whatever a test wants with them.
-#[derive(Clone, Default)]
-struct Hub(Arc<Mutex<Wires>>);
-
-#[derive(Default)]
-struct Wires {
-    inboxes: HashMap<String, Inbox>,
-    /// Instances that are there and hear nothing.
-    deaf: Vec<String>,
-    away: bool,
-    /// How many of the next messages are never done being sent.
-    stuck: usize,
-    /// Keeps the messages for an instance back.
-    held: HashMap<String, Vec<Vec<u8>>>,
-    carried: Vec<(String, Vec<u8>)>,
-}
-
-impl Hub {
-    fn wires(&self) -> std::sync::MutexGuard<'_, Wires> {
-        self.0.lock().unwrap()
-    }
-
-    fn at(&self, here: &str) -> Wire {
-        Wire { hub: self.clone(), here: here.to_owned() }
-    }
-
-    fn gets_stuck(&self) -> bool {
-        let mut wires = self.wires();
-        let stuck = wires.stuck > 0;
-        wires.stuck = wires.stuck.saturating_sub(1);
-        stuck
-    }
-
-    /// Until this holds of the hub.
-    async fn until(&self, holds: impl Fn(&Wires) -> bool) {
-        let held = async {
-            while !holds(&self.wires()) {
-                tokio::task::yield_now().await;
-            }
-        };
-        in_time(held).await;
-    }
-}
-
-struct Wire {
-    hub: Hub,
-    here: String,
-}
-
-impl Relay for Wire {
-    fn here(&self) -> &str {
-        &self.here
-    }
-
-    fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>> {
-        let to = to.to_owned();
-        Box::pin(async move {
-            if self.hub.gets_stuck() {
-                return std::future::pending().await;
-            }
-            let mut wires = self.hub.wires();
-            if wires.away {
-                return Err(RelayError::new("the hub is away"));
-            }
-            if let Some(held) = wires.held.get_mut(&to) {
-                held.push(message);
-                return Ok(true);
-            }
-            let Some(inbox) = wires.inboxes.get(&to).cloned() else { return Ok(false) };
-            if !wires.deaf.contains(&to) {
-                wires.carried.push((to, message.clone()));
-                drop(wires);
-                inbox.deliver(&message);
-            }
-            Ok(true)
-        })
-    }
-
-    fn open(&self, inbox: Inbox) {
-        self.hub.wires().inboxes.insert(self.here.clone(), inbox);
-    }
-}
-
 /// Two instances of one server, `a` and `b`, that share keys, a ledger and a hub.
-struct Fleet<H> {
+struct Pair<H> {
     a: Rounds<H>,
     b: Rounds<H>,
     hub: Hub,
@@ -110,7 +23,7 @@ struct Fleet<H> {
     events: [Events; 2],
 }
 
-impl<F, Fut> Fleet<Tool<F>>
+impl<F, Fut> Pair<Tool<F>>
 where
     F: Fn(Ask) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<String, FlowError>> + Send + 'static,
@@ -130,7 +43,7 @@ where
     }
 
     fn new(tool: F, observer: Option<Clumsy>, grace: Duration) -> Self {
-        let (hub, clock, ledger) = (Hub::default(), Clock::new(), MemoryLedger::new());
+        let fleet = Fleet::new();
         let events = [Events::new(), Events::new()];
         let instance = |name: &str, events: &Events, observer: Option<Clumsy>| {
             let builder = Rounds::builder(Tool(tool.clone()));
@@ -138,19 +51,11 @@ where
                 Some(observer) => builder.observe(observer),
                 None => builder,
             };
-            builder
-                .limits(Limits::default().with_grace(grace))
-                .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
-                .audience("fleet")
-                .ledger(ledger.clone())
-                .relay(hub.at(name))
-                .clock(clock.clone())
-                .observe(events.clone())
-                .build()
-                .unwrap()
+            let builder = fleet.join(builder).relay(fleet.hub.at(name)).limits(Limits::default().with_grace(grace));
+            builder.observe(events.clone()).build().unwrap()
         };
         let (a, b) = (instance("a", &events[0], observer), instance("b", &events[1], None));
-        Self { a, b, hub, clock, events }
+        Self { a, b, hub: fleet.hub, clock: fleet.clock, events }
     }
 
     async fn clients(&self) -> (Client, Client) {
@@ -161,11 +66,6 @@ where
     async fn until_routed(&self, instance: usize) {
         self.events[instance].until(1, |station| matches!(station, Station::Routed { .. })).await;
     }
-}
-
-/// What hangs fails.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
 }
 
 /// An observer that cannot bear to see a handler resumed.
@@ -209,7 +109,7 @@ async fn two_questions(ask: Ask) -> Result<String, FlowError> {
 
 #[tokio::test]
 async fn a_leg_that_lands_elsewhere_gets_the_next_question_and_the_result() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -230,7 +130,7 @@ async fn a_leg_that_lands_elsewhere_gets_the_next_question_and_the_result() {
 
 #[tokio::test]
 async fn nobody_is_connected_to_the_instance_of_a_routed_leg() {
-    let fleet = Fleet::of(|ask: Ask| async move {
+    let fleet = Pair::of(|ask: Ask| async move {
         let here = ask.peer().is_some();
         let _: Units = ask.form("Which units?").await?;
         Ok(format!("{here} {}", ask.peer().is_some()))
@@ -242,7 +142,7 @@ async fn nobody_is_connected_to_the_instance_of_a_routed_leg() {
 
 #[tokio::test]
 async fn an_owner_that_is_gone_is_known_at_once() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     fleet.hub.wires().inboxes.remove("a");
@@ -252,7 +152,7 @@ async fn an_owner_that_is_gone_is_known_at_once() {
 
 #[tokio::test]
 async fn an_owner_that_says_nothing_is_given_up_after_three_seconds() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     fleet.hub.wires().deaf.push("a".to_owned());
@@ -267,7 +167,7 @@ async fn an_owner_that_says_nothing_is_given_up_after_three_seconds() {
 
 #[tokio::test]
 async fn an_errand_that_got_lost_twice_is_sent_again() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     fleet.hub.wires().deaf.push("a".to_owned());
@@ -284,7 +184,7 @@ async fn an_errand_that_got_lost_twice_is_sent_again() {
 /// As when it is started again: the errand went with it, and the handler waits all the same.
 #[tokio::test]
 async fn a_relay_that_goes_away_with_an_errand_costs_a_retry_and_nothing_else() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -305,7 +205,7 @@ async fn a_relay_that_goes_away_with_an_errand_costs_a_retry_and_nothing_else() 
 #[tokio::test]
 async fn an_owner_whose_report_gets_lost_reports_again() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     fleet.hub.wires().held.insert("b".to_owned(), vec![]);
@@ -323,7 +223,7 @@ async fn an_owner_whose_report_gets_lost_reports_again() {
 #[tokio::test]
 async fn an_owner_that_takes_its_time_says_that_it_is_at_it() {
     let (begun, release) = (Count::default(), Arc::new(tokio::sync::Notify::new()));
-    let fleet = Fleet::of({
+    let fleet = Pair::of({
         let (begun, release) = (begun.clone(), release.clone());
         move |ask: Ask| {
             let (begun, release) = (begun.clone(), release.clone());
@@ -352,7 +252,7 @@ async fn an_owner_that_takes_its_time_says_that_it_is_at_it() {
 
 #[tokio::test]
 async fn what_an_owner_replied_before_it_went_is_still_there() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -365,7 +265,7 @@ async fn what_an_owner_replied_before_it_went_is_still_there() {
 #[tokio::test]
 async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
     let (begun, dropped) = (Count::default(), Count::default());
-    let fleet = Fleet::of({
+    let fleet = Pair::of({
         let (begun, dropped) = (begun.clone(), dropped.clone());
         move |ask: Ask| {
             let (begun, dropped) = (begun.clone(), dropped.clone());
@@ -392,7 +292,7 @@ async fn a_leg_that_is_cancelled_elsewhere_ends_its_handler() {
 #[tokio::test]
 async fn a_handler_whose_leg_is_cancelled_elsewhere_has_its_grace_period_and_its_reply_is_recorded() {
     let work = Work::default();
-    let fleet = Fleet::with_grace(work.tool(), Duration::from_secs(5));
+    let fleet = Pair::with_grace(work.tool(), Duration::from_secs(5));
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -428,7 +328,7 @@ async fn a_handler_whose_leg_is_cancelled_elsewhere_has_its_grace_period_and_its
 #[tokio::test]
 async fn a_cancellation_that_comes_right_behind_its_errand_counts() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     fleet.hub.wires().held.insert("a".to_owned(), vec![]);
@@ -449,7 +349,7 @@ async fn a_cancellation_that_comes_right_behind_its_errand_counts() {
 #[tokio::test]
 async fn an_errand_that_arrives_twice_is_cancelled_all_the_same() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
@@ -470,7 +370,7 @@ async fn an_errand_that_arrives_twice_is_cancelled_all_the_same() {
 #[tokio::test]
 async fn a_relay_on_which_nothing_moves_holds_nothing_up() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -493,7 +393,7 @@ async fn a_relay_on_which_nothing_moves_holds_nothing_up() {
 #[tokio::test]
 async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
@@ -514,7 +414,7 @@ async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
 #[tokio::test]
 async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
@@ -545,7 +445,7 @@ async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
 #[tokio::test]
 async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_a_second() {
     let work = Work::default();
-    let fleet = Fleet::of(work.tool());
+    let fleet = Pair::of(work.tool());
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let leg = units.accept("units", json!({"units": "metric"})).start(&b).await;
@@ -558,7 +458,7 @@ async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_a_second() 
 
 #[tokio::test]
 async fn a_panic_at_the_owner_is_told_where_the_leg_landed() {
-    let fleet = Fleet::observed(two_questions, Some(Clumsy));
+    let fleet = Pair::observed(two_questions, Some(Clumsy));
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -568,7 +468,7 @@ async fn a_panic_at_the_owner_is_told_where_the_leg_landed() {
 
 #[tokio::test]
 async fn a_relay_that_is_away_costs_a_retry_and_nothing_else() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
@@ -580,7 +480,7 @@ async fn a_relay_that_is_away_costs_a_retry_and_nothing_else() {
 
 #[tokio::test]
 async fn no_message_can_be_forged_changed_or_sent_elsewhere() {
-    let fleet = Fleet::of(two_questions);
+    let fleet = Pair::of(two_questions);
     let (a, b) = fleet.clients().await;
     let units = a.call("weather", json!({})).await.asked();
     let sure = units.accept("units", json!({"units": "metric"})).send(&b).await.asked();

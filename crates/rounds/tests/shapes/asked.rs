@@ -19,10 +19,6 @@ use serde_json::{Value, json};
 
 use super::{Shop, Stage, Units, accept};
 
-impl FixedQuestion for Units {
-    const MESSAGE: &'static str = "Which units?";
-}
-
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Day {
     day: String,
@@ -228,14 +224,14 @@ pub(super) fn read_forecast(
     Ok(ReadResourceResult::new(vec![ResourceContents::text(format!("{units:?}"), uri)]).into())
 }
 
-fn stage() -> Stage {
+fn stage() -> Stage<Shop> {
     let shop = Shop {
         tool_router: Shop::declared() + Shop::at_odds(),
         prompt_router: Shop::prompt_router(),
         ..Shop::default()
     };
     shop.set_price(10);
-    Stage::with(shop, |builder| builder)
+    Stage::of(shop)
 }
 
 #[tokio::test]
@@ -244,9 +240,9 @@ async fn nothing_of_the_handler_runs_before_the_answer_is_in() {
     let client = stage.modern().await;
     let asked = client.call("weather", json!({})).await.asked();
     assert_eq!((asked.keys(), asked.message("units")), (vec!["units"], "Which units?"));
-    assert_eq!((stage.counted("weather"), stage.events.runs("weather")), (0, 0));
+    assert_eq!((stage.handler().counted("weather"), stage.events.runs("weather")), (0, 0));
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
-    assert_eq!((stage.counted("weather"), stage.events.runs("weather")), (1, 1));
+    assert_eq!((stage.handler().counted("weather"), stage.events.runs("weather")), (1, 1));
     assert_eq!(stage.server.waiting_calls(), 0, "nothing waits in memory");
 }
 
@@ -259,7 +255,7 @@ async fn a_retry_gets_the_same_reply_and_other_answers_get_none() {
         assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
     }
     asked.accept("units", json!({"units": "imperial"})).send(&client).await.frozen();
-    assert_eq!(stage.counted("weather"), 1);
+    assert_eq!(stage.handler().counted("weather"), 1);
 }
 
 #[tokio::test]
@@ -271,7 +267,7 @@ async fn a_refusal_ends_the_call_in_words_or_is_handed_to_the_body() {
     assert_eq!((ended.text(), ended.is_tool_error()), ("The user declined: Which units?".to_owned(), true));
     let asked = client.call("weather", json!({})).await.asked();
     assert_eq!(asked.cancel("units").send(&client).await.text(), "The user cancelled: Which units?");
-    assert_eq!(stage.counted("weather"), 0);
+    assert_eq!(stage.handler().counted("weather"), 0);
 
     let asked = client.call("either", json!({})).await.asked();
     assert_eq!(asked.decline("units").send(&client).await.text(), "Declined");
@@ -323,7 +319,7 @@ async fn a_question_may_depend_on_the_arguments_and_on_an_answer_before_it() {
 
     let unknown = client.call("buy", json!({"id": "none"})).await;
     assert_eq!((unknown.text(), unknown.is_tool_error()), ("There is no order none.".to_owned(), true));
-    assert_eq!(stage.counted("buy"), 1);
+    assert_eq!(stage.handler().counted("buy"), 1);
 }
 
 /// Nobody is taken to have agreed to a price that they were not shown.
@@ -335,7 +331,7 @@ async fn an_answer_to_a_question_that_has_changed_is_not_an_answer() {
     stage.server.handler().set_price(99);
     let dear = cheap.accept("agreed", json!({"agreed": true})).send(&client).await.asked();
     assert_eq!(dear.message("agreed"), "Pay 99 for 1 of one?");
-    assert_eq!(stage.counted("buy"), 0);
+    assert_eq!(stage.handler().counted("buy"), 0);
     assert_eq!(dear.accept("agreed", json!({"agreed": true})).send(&client).await.text(), "1 of one: true");
 }
 
@@ -351,7 +347,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_three_times() {
     let ended = asked.accept("units", json!({"units": "kelvin"})).send(&client).await;
     assert!(ended.is_tool_error());
     assert_eq!(ended.text(), r#"The answer to "Which units?" does not fit: `units` must be one of metric, imperial"#);
-    assert_eq!(stage.counted("weather"), 0);
+    assert_eq!(stage.handler().counted("weather"), 0);
 }
 
 #[tokio::test]
@@ -469,9 +465,9 @@ async fn what_the_body_asks_comes_after_what_is_declared() {
     let client = stage.modern().await;
     let units = client.call("then_await", json!({})).await.asked();
     let sure = units.accept("units", json!({"units": "metric"})).send(&client).await.asked();
-    assert_eq!((sure.keys(), stage.counted("then_await")), (vec!["confirm"], 1));
+    assert_eq!((sure.keys(), stage.handler().counted("then_await")), (vec!["confirm"], 1));
     assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(&client).await.text(), "Metric true");
-    assert_eq!(stage.counted("then_await"), 1);
+    assert_eq!(stage.handler().counted("then_await"), 1);
 
     let units = client.call("then_guard", json!({})).await.asked();
     let sure = units.accept("units", json!({"units": "metric"})).send(&client).await.asked();

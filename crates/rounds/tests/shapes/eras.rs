@@ -120,7 +120,7 @@ impl Shop {
     }
 }
 
-fn stage(legacy: Legacy) -> Stage {
+fn stage(legacy: Legacy) -> Stage<Shop> {
     let shop = Shop { tool_router: Shop::guards(), ..Shop::default() };
     Stage::with(shop, |builder| builder.legacy(legacy).limits(Limits::default().with_grace(Duration::ZERO)))
 }
@@ -142,7 +142,7 @@ async fn a_guard_is_called_again_with_what_was_answered_and_its_state_stays_here
     assert_eq!(again.params()["message"], "Which units? (`units` must be one of metric, imperial)");
     again.answer(accept(json!({"units": "imperial"}))).await;
     assert_eq!(leg.finish().await.text(), "Imperial 2 Some(7)");
-    assert_eq!((stage.counted("guard"), stage.counted("audit")), (3, 1));
+    assert_eq!((stage.handler().counted("guard"), stage.handler().counted("audit")), (3, 1));
     assert_eq!(stage.events.runs("guard"), 3);
 
     for (action, told) in [("decline", "declined"), ("cancel", "cancelled")] {
@@ -176,7 +176,7 @@ async fn a_guard_that_never_has_enough_is_stopped() {
     let ended = leg.finish().await;
     assert!(ended.is_tool_error() && ended.text().contains("asked 3 times"), "{}", ended.text());
     assert!(!client.was_pushed());
-    assert_eq!(stage.counted("endless"), 4);
+    assert_eq!(stage.handler().counted("endless"), 4);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_request_that_is_cancelled_takes_its_question_back() {
     leg.cancel().await;
     client.notified("notifications/cancelled").await;
     stage.events.until(1, |station| *station == rounds::observe::Station::Ended(Outcome::Cancelled)).await;
-    assert_eq!(stage.counted("guard"), 1);
+    assert_eq!(stage.handler().counted("guard"), 1);
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn a_request_that_is_cancelled_in_the_middle_of_an_effect_takes_its_questi
     tokio::time::timeout(Duration::from_secs(60), withdrawn).await.unwrap();
     pushed.answer(accept(json!({"confirm": true}))).await;
     assert_eq!(client.call("looks", json!({})).await.text(), "true true", "it is still there");
-    assert_eq!((stage.counted("charge"), stage.counted("after")), (1, 0));
+    assert_eq!((stage.handler().counted("charge"), stage.handler().counted("after")), (1, 0));
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_guard_that_asks_nothing_and_keeps_nothing_is_told() {
         let ended = client.call("nothing", json!({})).await;
         assert_eq!(ended.error()["message"], "a round needs a question or a state to keep");
     }
-    assert_eq!(stage.counted("nothing"), 2);
+    assert_eq!(stage.handler().counted("nothing"), 2);
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn what_a_run_started_learns_when_that_run_is_over() {
     let client = stage.legacy().await;
     let over = async |runs| {
         let told = async {
-            while stage.counted("over") < runs {
+            while stage.handler().counted("over") < runs {
                 tokio::task::yield_now().await;
             }
         };
@@ -302,17 +302,17 @@ fn two_handlers() -> ToolRoute<Shop> {
 
 #[tokio::test]
 async fn one_tool_of_two_handlers_calls_the_one_for_the_clients_era() {
-    let stage = Stage::of(ToolRouter::new().with_route(two_handlers()));
+    let stage = Shop::stage(ToolRouter::new().with_route(two_handlers()));
     let client = stage.modern().await;
     let asked = client.call("guard", json!({})).await.asked();
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric 1 Some(7)");
-    assert_eq!((stage.counted("guard"), stage.counted("live")), (2, 0));
+    assert_eq!((stage.handler().counted("guard"), stage.handler().counted("live")), (2, 0));
 
     let client = stage.legacy().await;
     let leg = start(&client, "guard").await;
     client.pushed().await.unwrap().answer(accept(json!({"units": "metric"}))).await;
     assert_eq!(leg.finish().await.text(), "live Metric");
-    assert_eq!((stage.counted("guard"), stage.counted("live")), (2, 1));
+    assert_eq!((stage.handler().counted("guard"), stage.handler().counted("live")), (2, 1));
 
     let tools: Vec<Value> = client.request("tools/list", json!({})).await.result()["tools"].as_array().unwrap().clone();
     assert_eq!(tools.len(), 1);

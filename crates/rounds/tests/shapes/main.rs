@@ -18,21 +18,10 @@ use rmcp::{
         router::{prompt::PromptRouter, tool::ToolRouter},
         tool::ToolRoute,
     },
-    prompt_handler, schemars, tool_handler,
+    prompt_handler, tool_handler,
 };
-use rounds::{
-    Rounds, RoundsBuilder,
-    test::{Client, Clock, Events},
-};
-use serde::{Deserialize, Serialize};
+use rounds_testkit::{Stage, Units};
 use serde_json::{Value, json};
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Units {
-    Metric,
-    Imperial,
-}
 
 /// A server of whatever tools a test gives it. It counts what happens in it, and knows a price that may change.
 #[derive(Default)]
@@ -44,8 +33,20 @@ struct Shop {
 }
 
 impl Shop {
+    fn stage(tool_router: ToolRouter<Self>) -> Stage<Self> {
+        Stage::of(Self { tool_router, ..Self::default() })
+    }
+
+    fn stage_of(route: ToolRoute<Self>) -> Stage<Self> {
+        Self::stage(ToolRouter::new().with_route(route))
+    }
+
     fn count(&self, what: &str) {
         *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
+    }
+
+    fn counted(&self, what: &str) -> usize {
+        self.counts.lock().unwrap().get(what).copied().unwrap_or_default()
     }
 
     fn price(&self) -> u32 {
@@ -66,41 +67,6 @@ impl ServerHandler for Shop {
         context: rmcp::service::RequestContext<rmcp::RoleServer>,
     ) -> Result<rmcp::model::ReadResourceResponse, rmcp::ErrorData> {
         asked::read_forecast(self, &request.uri, &context)
-    }
-}
-
-/// A server with its time and its events in the test's hands.
-struct Stage {
-    server: Rounds<Shop>,
-    clock: Clock,
-    events: Events,
-}
-
-impl Stage {
-    fn of(tool_router: ToolRouter<Shop>) -> Self {
-        Self::with(Shop { tool_router, ..Shop::default() }, |builder| builder)
-    }
-
-    fn of_route(route: ToolRoute<Shop>) -> Self {
-        Self::of(ToolRouter::new().with_route(route))
-    }
-
-    fn with(shop: Shop, configure: impl FnOnce(RoundsBuilder<Shop>) -> RoundsBuilder<Shop>) -> Self {
-        let (clock, events) = (Clock::new(), Events::new());
-        let builder = Rounds::builder(shop).clock(clock.clone()).observe(events.clone());
-        Self { server: configure(builder).build().unwrap(), clock, events }
-    }
-
-    async fn modern(&self) -> Client {
-        Client::modern(self.server.clone()).await
-    }
-
-    async fn legacy(&self) -> Client {
-        Client::legacy(self.server.clone()).await
-    }
-
-    fn counted(&self, what: &str) -> usize {
-        self.server.handler().counts.lock().unwrap().get(what).copied().unwrap_or_default()
     }
 }
 

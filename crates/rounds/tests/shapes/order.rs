@@ -109,7 +109,7 @@ fn told(traveller: &Traveller, seat: &Seat, bags: &Bags) -> String {
     format!("{} {} {}", traveller.last_name, seat.0, bags.0)
 }
 
-fn stage() -> Stage {
+fn stage() -> Stage<Shop> {
     let tool_router: ToolRouter<Shop> = Shop::tools().with_route(durable("durably", "", durably));
     Stage::with(Shop { tool_router, ..Shop::default() }, |builder| builder.legacy(Legacy::push()))
 }
@@ -151,7 +151,7 @@ async fn nothing_is_said_where_the_order_is_that_of_the_names() {
         let (_a, _b): (Sorted, Sorted) = flow.all((flow.form("A?").key("a"), flow.form("B?").key("b"))).await?;
         Ok("done".to_owned())
     }
-    let asked = Stage::of_route(durable("sorted", "", sorted)).modern().await.call("sorted", json!({})).await.asked();
+    let asked = Shop::stage_of(durable("sorted", "", sorted)).modern().await.call("sorted", json!({})).await.asked();
     assert!(asked.result()["_meta"].get(ORDER).is_none());
     assert!(asked.question("a")["params"].get("_meta").is_none());
     assert_eq!((asked.keys(), asked.fields("a")), (vec!["a", "b"], vec!["a", "b"]));
@@ -167,7 +167,7 @@ async fn a_reply_that_is_given_again_and_a_question_that_is_asked_again_have_the
     }
 
     let router = Shop::tools().with_route(durable("durably", "", durably)).with_route(durable("twice", "", twice));
-    let client = Stage::of(router).modern().await;
+    let client = Shop::stage(router).modern().await;
     for tool in ["twice", "linear_twice"] {
         let go_on = client.call(tool, json!({})).await.asked().accept("confirm", json!({"confirm": true}));
         let first = go_on.send(&client).await.asked();

@@ -53,8 +53,8 @@ fn book() -> ToolRoute<Shop> {
         .unwrap()
 }
 
-fn stage() -> Stage {
-    let stage = Stage::of_route(book());
+fn stage() -> Stage<Shop> {
+    let stage = Shop::stage_of(book());
     stage.server.handler().set_price(10);
     stage
 }
@@ -71,13 +71,13 @@ async fn three_questions_are_three_rounds_and_the_finish_runs_once_with_types() 
     stage.server.handler().set_price(99);
     let agreed = seat.accept("seat", json!({"seat": "12A"})).send(&client).await.asked();
     assert_eq!(agreed.message("agreed"), "Pay 20 for seat 12A?");
-    assert_eq!(stage.counted("finish"), 0);
+    assert_eq!(stage.handler().counted("finish"), 0);
     for _ in 0..2 {
         let done = agreed.accept("agreed", json!({"agreed": true})).send(&client).await;
         assert_eq!(done.text(), r#"Rome: Flex 20 Some("12A") true"#);
     }
     for step in ["class", "price", "seat", "agreed", "finish"] {
-        assert_eq!(stage.counted(step), 1, "{step} ran once: with its value in, it does not run again");
+        assert_eq!(stage.handler().counted(step), 1, "{step} ran once: with its value in, it does not run again");
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_step_is_skipped_because_of_an_earlier_answer() {
         agreed.accept("agreed", json!({"agreed": false})).send(&client).await.text(),
         "Rome: Saver 10 None false"
     );
-    assert_eq!(stage.counted("seat"), 1, "that it was skipped is known on the last leg");
+    assert_eq!(stage.handler().counted("seat"), 1, "that it was skipped is known on the last leg");
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn no_client_can_answer_a_step_that_was_not_asked() {
         ahead = ahead.accept(key, all[key]["content"].clone());
     }
     let seat = ahead.send(&client).await.asked();
-    assert_eq!((seat.keys(), stage.counted("finish")), (vec!["seat"], 0));
+    assert_eq!((seat.keys(), stage.handler().counted("finish")), (vec!["seat"], 0));
     let agreed = seat.accept("seat", json!({"seat": "1A"})).send(&client).await.asked();
     assert_eq!(agreed.message("agreed"), "Pay 20 for seat 1A?", "the price is the shop's");
 }
@@ -126,7 +126,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_three_times() {
         assert_eq!(class.message("class"), "To Rome in which class? (`class` must be one of saver, flex)");
     }
     assert!(class.accept("class", json!({"class": "royal"})).send(&client).await.is_tool_error());
-    assert_eq!(stage.counted("finish"), 0);
+    assert_eq!(stage.handler().counted("finish"), 0);
 }
 
 #[tokio::test]
@@ -150,14 +150,14 @@ async fn a_refused_step_ends_the_call_in_words_or_by_the_rule_of_its_author() {
             step.server().count("finish");
             Ok("done".to_owned())
         });
-    let stage = Stage::of_route(ruled.build().unwrap());
+    let stage = Shop::stage_of(ruled.build().unwrap());
     let client = stage.modern().await;
     let units = client.call("ruled", json!({"to": "Rome"})).await.asked();
     let ended = units.decline("units").send(&client).await;
     assert_eq!((ended.text(), ended.is_tool_error()), ("no units".to_owned(), false));
     let units = client.call("ruled", json!({"to": "Rome"})).await.asked();
     assert_eq!(units.cancel("units").send(&client).await.text(), "units left open");
-    assert_eq!(stage.counted("finish"), 0);
+    assert_eq!(stage.handler().counted("finish"), 0);
 }
 
 /// The question is looked for once more, only to be named in the refusal.
@@ -172,7 +172,7 @@ async fn a_person_who_said_no_said_no_whatever_the_step_comes_to_by_then() {
             }
         })
         .finish(async |_, _| Ok("never".to_owned()));
-    let stage = Stage::of_route(away.build().unwrap());
+    let stage = Shop::stage_of(away.build().unwrap());
     let client = stage.modern().await;
     let units = client.call("away", json!({"to": "Rome"})).await.asked();
     assert_eq!(units.decline("units").send(&client).await.text(), "The user declined: units");
@@ -201,7 +201,7 @@ async fn a_step_that_fails_ends_the_call_with_its_words() {
             Err(FlowError::failed(format!("Nobody goes to {}.", step.arguments().to)))
         })
         .finish(async |_, _| Ok("never".to_owned()));
-    let stage = Stage::of_route(failing.build().unwrap());
+    let stage = Shop::stage_of(failing.build().unwrap());
     let ended = stage.modern().await.call("failing", json!({"to": "Rome"})).await;
     assert_eq!((ended.text(), ended.is_tool_error()), ("Nobody goes to Rome.".to_owned(), true));
 }
@@ -218,13 +218,13 @@ async fn an_effect_of_a_finish_that_is_tried_again_happens_once() {
                 _ => Ok("printed".to_owned()),
             }
         });
-    let stage = Stage::of_route(flaky.build().unwrap());
+    let stage = Shop::stage_of(flaky.build().unwrap());
     let client = stage.modern().await;
     let units = client.call("flaky", json!({"to": "Rome"})).await.asked();
     let answer = units.accept("units", json!({"units": "metric"}));
     assert_eq!(answer.send(&client).await.error()["data"]["reason"], "retry");
     assert_eq!(answer.send(&client).await.text(), "printed");
-    assert_eq!((stage.counted("charge"), stage.counted("finish")), (1, 2));
+    assert_eq!((stage.handler().counted("charge"), stage.handler().counted("finish")), (1, 2));
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
             .build()
             .unwrap()
     };
-    let stage = Stage::of_route(with_default());
+    let stage = Shop::stage_of(with_default());
     assert_eq!(stage.legacy().await.call("units", json!({"to": "Rome"})).await.text(), "Metric");
     let cannot = Client::connect(stage.server.clone(), Era::Modern, json!({})).await;
     assert_eq!(cannot.call("units", json!({"to": "Rome"})).await.text(), "Metric");
@@ -256,7 +256,7 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
         client.pushed().await.unwrap().answer(accept(answer)).await;
     }
     assert_eq!(leg.finish().await.text(), r#"Rome: Flex 20 Some("12A") true"#);
-    assert_eq!((stage.counted("price"), stage.counted("finish")), (1, 1));
+    assert_eq!((stage.handler().counted("price"), stage.handler().counted("finish")), (1, 1));
 }
 
 /// A charge that fails at first, a question whether to try again, and a finish that does.
@@ -291,7 +291,7 @@ fn pay() -> ToolRoute<Shop> {
 async fn a_no_after_a_charge_that_failed_in_a_step_is_a_no() {
     let yes = |key: &str| json!({key: true});
     for again in [json!({"action": "decline"}), json!({"action": "cancel"}), accept(json!({"again": false}))] {
-        let stage = Stage::of_route(pay());
+        let stage = Shop::stage_of(pay());
         let client = stage.modern().await;
         let asked = client.call("pay", json!({"to": "Rome"})).await.asked();
         assert_eq!(asked.message("again"), "the bank is closed. Try again?");
@@ -303,38 +303,38 @@ async fn a_no_after_a_charge_that_failed_in_a_step_is_a_no() {
         } else {
             assert!(leg.text().ends_with("the bank is closed. Try again?"), "{}", leg.text());
         }
-        assert_eq!(stage.counted("charge"), 1);
+        assert_eq!(stage.handler().counted("charge"), 1);
     }
 }
 
 #[tokio::test]
 async fn a_yes_after_a_charge_that_failed_in_a_step_is_one_more_attempt_with_the_same_key() {
-    let stage = Stage::of_route(pay());
+    let stage = Shop::stage_of(pay());
     let client = stage.modern().await;
     let asked = client.call("pay", json!({"to": "Rome"})).await.asked();
     stage.server.handler().set_price(10);
     // An answer that does not fit has the step run again, and its charge fail as it did.
     let asked = asked.accept("again", json!({"again": "maybe"})).send(&client).await.asked();
-    assert_eq!(stage.counted("charge"), 1);
+    assert_eq!(stage.handler().counted("charge"), 1);
     let sure = asked.accept("again", json!({"again": true})).send(&client).await.asked();
-    assert_eq!(stage.counted("charge"), 1, "the finish is not reached yet");
+    assert_eq!(stage.handler().counted("charge"), 1, "the finish is not reached yet");
     let done = sure.accept("sure", json!({"sure": true}));
     for _ in 0..2 {
         assert_eq!(done.send(&client).await.text(), "paid 10");
     }
-    assert_eq!(stage.counted("charge"), 2);
+    assert_eq!(stage.handler().counted("charge"), 2);
     assert_eq!(stage.server.handler().counts.lock().unwrap().len(), 2, "one key for both");
 }
 
 #[tokio::test]
 async fn a_charge_that_succeeds_in_a_step_is_not_made_again_in_the_finish() {
-    let stage = Stage::of_route(pay());
+    let stage = Shop::stage_of(pay());
     stage.server.handler().set_price(7);
     let client = stage.modern().await;
     let sure = client.call("pay", json!({"to": "Rome"})).await.asked();
     assert_eq!(sure.keys(), ["sure"]);
     assert_eq!(sure.accept("sure", json!({"sure": true})).send(&client).await.text(), "paid 7");
-    assert_eq!(stage.counted("charge"), 1);
+    assert_eq!(stage.handler().counted("charge"), 1);
 }
 
 #[tokio::test]
@@ -348,7 +348,7 @@ async fn a_step_after_what_cannot_be_recorded_is_not_asked() {
         .finish(async |_, _: (bool,)| Ok("paid".to_owned()))
         .build()
         .unwrap();
-    let leg = Stage::of_route(route).modern().await.call("pay", json!({"to": "Rome"})).await;
+    let leg = Shop::stage_of(route).modern().await.call("pay", json!({"to": "Rome"})).await;
     let told = leg.error()["message"].as_str().unwrap();
     assert!(told.starts_with("nothing can be asked after the effect `charge`"), "{told}");
 }

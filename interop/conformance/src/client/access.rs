@@ -43,6 +43,7 @@ pub(crate) struct Access {
 impl Access {
     /// To the server at an address, perhaps with the name and the secret by which its authorization server knows us.
     pub(crate) fn to(server: &str, context: &Value) -> Result<Self, BoxError> {
+        rounds_testkit::install_crypto();
         let known = |name: &str| context[name].as_str().map(str::to_owned);
         Ok(Self {
             server: server.into(),

@@ -72,6 +72,7 @@ async fn connect(
 ) -> Result<(Client, Option<Child>), BoxError> {
     let host = Host::new(person).at(first);
     if transport == "http" {
+        rounds_testkit::install_crypto();
         return Ok((host.connect(StreamableHttpClientTransport::from_uri(first)).await?, None));
     }
     let mut server = Command::new(first);

@@ -9,6 +9,7 @@ pub mod http;
 pub mod ledger;
 
 use std::{
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -22,10 +23,11 @@ use rmcp::{
     service::RequestContext,
 };
 use rounds::{
-    FlowError, Given, Round, Rounds, RoundsBuilder,
-    test::{Client, Clock, Events, Leg},
+    FlowError, Given, Round, RoundsBuilder,
+    test::{Client, Clock, Leg},
     time::BoxFuture,
 };
+use rounds_testkit::Stage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -159,12 +161,10 @@ impl ServerHandler for Desk {
 }
 
 /// A desk that is wrapped, with a client at it and everything watched.
-pub struct Stage {
+pub struct Visit {
     pub client: Client,
-    pub server: Rounds<Desk>,
-    pub events: Events,
-    pub clock: Clock,
     pub effects: Effects,
+    stage: Stage<Desk>,
     _watchdog: Watchdog,
 }
 
@@ -185,7 +185,16 @@ impl Watchdog {
     }
 }
 
-impl Stage {
+/// The server, its clock and its events are those of the stage.
+impl Deref for Visit {
+    type Target = Stage<Desk>;
+
+    fn deref(&self) -> &Stage<Desk> {
+        &self.stage
+    }
+}
+
+impl Visit {
     pub async fn of(desk: Desk) -> Self {
         Self::with(desk, |builder| builder).await
     }
@@ -200,11 +209,9 @@ impl Stage {
         desk: Desk,
         configure: impl FnOnce(RoundsBuilder<Desk>) -> RoundsBuilder<Desk>,
     ) -> Self {
-        let (clock, events, effects) = (clock.clone(), Events::new(), desk.effects.clone());
-        let builder = Rounds::builder(desk).clock(clock.clone()).observe(events.clone());
-        let server = configure(builder).build().expect("the parts fit together");
-        let client = Client::modern(server.clone()).await;
-        Self { client, server, events, clock, effects, _watchdog: Watchdog::new() }
+        let effects = desk.effects.clone();
+        let stage = Stage::at(clock, desk, configure);
+        Self { client: stage.modern().await, effects, stage, _watchdog: Watchdog::new() }
     }
 
     /// How often the handler ran, whatever it was called for.

@@ -16,19 +16,21 @@ use rounds_redis::{RedisLedger, RedisLedgerBuilder};
 
 const SOCKET: &str = "redis.sock";
 
-pub(crate) struct Redis {
+/// A server that listens on a socket in a folder of its own. Both are gone when this is dropped.
+pub struct Redis {
     directory: PathBuf,
     settings: Vec<String>,
     process: Option<Child>,
 }
 
 impl Redis {
-    pub(crate) fn start() -> Self {
+    /// With the default settings.
+    pub fn start() -> Self {
         Self::with(&[])
     }
 
     /// With settings such as `--maxmemory 10mb`.
-    pub(crate) fn with(settings: &[&str]) -> Self {
+    pub fn with(settings: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("rounds-redis-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
@@ -39,12 +41,13 @@ impl Redis {
         redis
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
     }
 
     /// Starts it where it was before, with nothing in it.
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         let log = self.directory.join("log");
         let process = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
@@ -70,7 +73,8 @@ impl Redis {
         }
     }
 
-    pub(crate) fn stop(&mut self) {
+    /// Kills it. What it held is lost.
+    pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             // One that has ended already cannot be killed, and need not be.
             let _ = process.kill();
@@ -80,11 +84,12 @@ impl Redis {
     }
 
     /// Lets it take connections and requests, and do nothing about them.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    pub(crate) fn go_on(&self) {
+    /// Lets it work again after [`pause`](Self::pause).
+    pub fn go_on(&self) {
         self.signal("-CONT");
     }
 
@@ -93,20 +98,23 @@ impl Redis {
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The URL for a client.
+    pub fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    pub(crate) fn builder(&self) -> RedisLedgerBuilder {
+    /// A ledger on it, to be configured.
+    pub fn builder(&self) -> RedisLedgerBuilder {
         RedisLedger::builder(self.url())
     }
 
-    pub(crate) async fn ledger(&self) -> RedisLedger {
+    /// A ledger on it.
+    pub async fn ledger(&self) -> RedisLedger {
         self.builder().connect().await.unwrap()
     }
 
     /// Asks it directly, as an operator or an intruder would.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &str, arguments: &[&[u8]]) -> T {
+    pub async fn ask<T: FromRedisValue>(&self, command: &str, arguments: &[&[u8]]) -> T {
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let mut ask = Cmd::new();
@@ -114,14 +122,15 @@ impl Redis {
         ask.query_async(&mut connection).await.unwrap()
     }
 
-    pub(crate) async fn keys(&self) -> Vec<String> {
+    /// The names of all keys in it, sorted.
+    pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask("KEYS", &[b"*"]).await;
         keys.sort();
         keys
     }
 
     /// All that it holds, as it would write it to a disk.
-    pub(crate) async fn dump(&self) -> Vec<u8> {
+    pub async fn dump(&self) -> Vec<u8> {
         let _: String = self.ask("SAVE", &[]).await;
         std::fs::read(self.directory.join("dump.rdb")).unwrap()
     }

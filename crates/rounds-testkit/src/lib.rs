@@ -1,0 +1,25 @@
+//! What several tests of this repository need, defined once.
+//!
+//! Unit tests inside of `rounds` cannot use it: they would get a second copy of the crate that they test.
+
+#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+
+mod fleet;
+#[cfg(feature = "http")]
+mod http;
+mod log;
+#[cfg(feature = "redis")]
+mod redis;
+mod relay;
+mod stage;
+mod tool;
+
+pub use fleet::Fleet;
+#[cfg(feature = "http")]
+pub use http::{http_client, install_crypto};
+pub use log::Log;
+#[cfg(feature = "redis")]
+pub use redis::Redis;
+pub use relay::{Hub, Wire, Wires};
+pub use stage::{Stage, in_time};
+pub use tool::{Tool, Units, units};
