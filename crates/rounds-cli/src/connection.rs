@@ -137,6 +137,10 @@ impl Connection {
             |error: ClientInitializeError| Failure::Connect { to: address.shown(), why: reason::not_connected(&error) };
         let greeted = async {
             match address {
+                #[cfg(not(feature = "tls"))]
+                Address::Url(url) if url.starts_with("https:") => {
+                    Err(crate::features::missing("an https:// URL", "tls"))
+                }
                 Address::Url(url) => {
                     let client = Http::new(bound.clone()).map_err(Failure::Http)?;
                     let transport = StreamableHttpClientTransport::with_client(client, http(url, bearer));

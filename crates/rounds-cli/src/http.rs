@@ -42,6 +42,9 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new(bound: Bound) -> Result<Self, reqwest::Error> {
+        // reqwest brings no cryptography of its own here. That there is a provider already is as good.
+        #[cfg(feature = "tls")]
+        let _ = rustls::crypto::ring::default_provider().install_default();
         Ok(Self { client: Client::builder().redirect(Policy::custom(redirected)).build()?, bound })
     }
 
@@ -172,8 +175,12 @@ impl StreamableHttpClient for Http {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failed> {
-        // Nothing of what is answered is read.
-        self.client.delete_session(uri, session, token, headers).await
+        let response = self.send(self.client.delete(&*uri), Some(&session), token, headers).await?;
+        // A server need not let its clients end a session.
+        if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+            response.error_for_status().map_err(Failed::Client)?;
+        }
+        Ok(())
     }
 }
 

@@ -16,13 +16,16 @@ use clap::{ArgGroup, Args, ValueEnum, builder::NonEmptyStringValueParser};
 use gallery::Gallery;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE, uri::Authority};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use rmcp::{ServiceExt, transport::streamable_http_server::StreamableHttpServerConfig};
-use rounds::{KeyRing, Limits, Principal, Rounds};
-use rounds_http::{Endpoint, Port};
+use rmcp::{
+    ServiceExt,
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
+};
+use rounds::{KeyRing, Limits, Principal, Rounds, http::Sessions};
+use rounds_http::{Endpoint, Incoming, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
 
-use crate::{Failure, crowd::CrowdOptions, duration, fleet, keys::AUDIENCE, reload::Reload};
+use crate::{Failure, crowd::CrowdOptions, duration, keys::AUDIENCE, reload::Reload};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -151,10 +154,7 @@ impl Options {
         let audience = self.audience.as_deref();
         let mut builder = match &self.redis {
             None => gallery::rounds(),
-            Some(url) => {
-                let instance = self.instance.as_deref().unwrap_or(AUDIENCE);
-                fleet::join(url, audience.unwrap_or(AUDIENCE), instance).await?
-            }
+            Some(url) => join(url, audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?,
         };
         builder = builder.round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
         builder = builder.limits(Limits::default().with_lease(self.lease));
@@ -169,6 +169,14 @@ impl Options {
         }
         Ok(builder.build()?)
     }
+}
+
+#[cfg(feature = "redis")]
+use crate::fleet::join;
+
+#[cfg(not(feature = "redis"))]
+async fn join(_url: &str, _prefix: &str, _instance: &str) -> Result<rounds::RoundsBuilder<Gallery>, Failure> {
+    Err(crate::features::missing("--redis", "redis"))
 }
 
 async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
@@ -202,10 +210,11 @@ async fn serve_http(
 
     let (port, stop) = (crowd.set_up(Port::new(listener, PATH).with_drain(DRAIN)), stop.asked());
     let header = principal_header;
-    match stack {
-        HttpStack::Rounds => port.serve(Identified { header, inner: Endpoint::new(&server, config) }, stop).await,
-        HttpStack::Rmcp => port.serve(Identified { header, inner: server.streamable_http(config) }, stop).await,
-    }
+    let stack = match stack {
+        HttpStack::Rounds => Stack::Rounds(Endpoint::new(&server, config)),
+        HttpStack::Rmcp => Stack::Rmcp(server.streamable_http(config)),
+    };
+    port.serve(Identified { header, stack }, stop).await;
     Ok(())
 }
 
@@ -264,28 +273,33 @@ fn announce(local: SocketAddr) {
 
 /// Believes a header. Where it counts, the name comes from credentials that were verified.
 #[derive(Clone)]
-struct Identified<S> {
-    /// `None` makes nobody of everybody.
+struct Identified {
+    /// Without one, no request has a principal.
     header: Option<HeaderName>,
-    inner: S,
+    stack: Stack,
+}
+
+/// One type for either stack, so that what serves connections is compiled once.
+#[derive(Clone)]
+enum Stack {
+    Rounds(Endpoint<Rounds<Gallery>>),
+    Rmcp(StreamableHttpService<Rounds<Gallery>, Sessions>),
 }
 
 type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
 type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
 
-impl<S, B> Service<Request<B>> for Identified<S>
-where
-    S: Service<Request<B>, Response = BoxResponse, Error = Infallible, Future = Responding>,
-{
+impl Service<Request<Incoming>> for Identified {
     type Response = BoxResponse;
     type Error = Infallible;
     type Future = Responding;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
+    /// Both stacks are always ready.
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
         if let Some(header) = &self.header {
             match request.headers().get(header).map(HeaderValue::to_str) {
                 None => {}
@@ -303,7 +317,13 @@ where
                 }
             }
         }
-        self.inner.call(request)
+        match &mut self.stack {
+            Stack::Rounds(endpoint) => endpoint.call(request),
+            // With the type of body that the endpoint hands to rmcp, for which its code is compiled already.
+            Stack::Rmcp(service) => {
+                service.call(request.map(|body| body.map_err(|error| error.to_string()).boxed_unsync()))
+            }
+        }
     }
 }
 

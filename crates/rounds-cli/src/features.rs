@@ -1,0 +1,12 @@
+//! What this program was built without.
+
+use crate::Failure;
+
+/// The failure of an option whose code was left out of this build. It says how to get a build that has it.
+#[cfg_attr(all(feature = "redis", feature = "tls"), expect(dead_code, reason = "nothing is left out"))]
+pub(crate) fn missing(option: &str, feature: &str) -> Failure {
+    Failure::Usage(format!(
+        "{option} needs the feature `{feature}`, which this build does not have: `cargo run --release --features {feature}` in the \
+         repository builds it, and `cargo install rounds-cli` has all features"
+    ))
+}
