@@ -1,0 +1,107 @@
+//! Legs whose handler waits on another instance: handing one over, and playing one that was handed over.
+
+use std::sync::Arc;
+
+use rmcp::model::InputResponses;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::{Leg, caught, claim::Won};
+use crate::server::{
+    engine::{
+        core::Core,
+        exchange::Exchange,
+        relay::Relay,
+        reply::Reply,
+        route::{self, Errand, Routed},
+        stop::{Stop, unavailable},
+        view::RoundId,
+    },
+    ledger::{Claimed, LedgerError},
+    policy::{
+        error::FlowError,
+        gate::{Era, Peer},
+        observe::{Outcome, Station, Tracing},
+    },
+    seal::{
+        envelope::{Envelope, Resume},
+        refusal::Refusal,
+    },
+};
+
+/// Plays a leg that landed on another instance, for a handler that waits here. None when it was cancelled: nobody waits for its
+/// reply.
+pub(in crate::server::engine) async fn play_errand<X: Exchange>(
+    core: &Arc<Core>,
+    errand: Errand,
+    leg_token: CancellationToken,
+) -> Option<Vec<u8>> {
+    let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
+    let answers = errand.answers();
+    let Errand { binding, over_http, state, trace, .. } = errand;
+    let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
+    let opened = leg.open(&state);
+    let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
+    let played = Box::pin(async {
+        match leg.opened(opened) {
+            Ok(envelope) => leg.wake::<X>(envelope, answers, None, leg_token).await,
+            Err(stop) => Err(stop),
+        }
+    });
+    match caught(played).instrument(span).await {
+        Ok(response) => Reply::encode(Ok(&response)),
+        Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
+        Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+    }
+}
+
+impl Leg<'_> {
+    /// Where the handler waits, if that is on another instance.
+    pub(super) fn elsewhere(&self, envelope: &Envelope) -> Option<(Arc<dyn Relay>, String)> {
+        let (Some(relay), Resume::FrameAt(owner)) = (&self.core.relay, &envelope.resume) else { return None };
+        (relay.here() != owner).then(|| (relay.clone(), owner.clone()))
+    }
+
+    /// Hands the leg to the instance where its handler waits.
+    pub(super) async fn route<X: Exchange>(
+        &self,
+        (relay, owner): (Arc<dyn Relay>, String),
+        state: &str,
+        envelope: Box<Envelope>,
+        mut sent: InputResponses,
+        leg_token: &CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        self.event(&Station::Routed { to: owner.clone() });
+        let mut bid = self.bid(&envelope, &mut sent);
+        let errand = Errand::new(self.binding.clone(), self.over_http, self.peer.capabilities, state, &sent);
+        match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
+            Routed::Cancelled => Err(Stop::cancelled()),
+            Routed::Reply(reply) => match Reply::decode::<X::Response>(&reply) {
+                Some(reply) => Ok(reply?),
+                None => Err(self.refuse(Refusal::ReplyGone)),
+            },
+            // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.
+            Routed::Silent(away) => {
+                bid.keep = self.keep(envelope.span);
+                match self.claim(bid, envelope.span.expires_at, leg_token).await? {
+                    Won::Reply(reply) => self.replay::<X>(&reply),
+                    Won::Run { fence, .. } => {
+                        self.give_back(fence).await;
+                        Err(away.map_or_else(|| self.refuse(Refusal::FrameGone), |away| FlowError::retry(away).into()))
+                    }
+                }
+            }
+            // It may have replied before it went, and its reply is still there.
+            Routed::Gone => match self.core.claim(self.round.claim(), bid).await {
+                Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
+                Ok(Claimed::Fresh { fence, .. }) => {
+                    self.give_back(fence).await;
+                    Err(self.refuse(Refusal::FrameGone))
+                }
+                // A full ledger has no record of the round, and so no reply.
+                Ok(_) | Err(LedgerError::Full { .. }) => Err(self.refuse(Refusal::FrameGone)),
+                Err(away) => Err(unavailable(away).into()),
+            },
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One leg: from the request that came in to the response that goes out.
+//!
+//! open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
+
+mod claim;
+mod errand;
+mod open;
+mod record;
+#[cfg(feature = "test")]
+mod rehearse;
+mod run;
+mod seal;
+
+pub(super) use errand::play_errand;
+pub(crate) use open::refuse_unreadable;
+#[cfg(feature = "test")]
+pub(crate) use rehearse::{Rehearsed, rehearse};
+
+use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
+
+use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    claim::{Held, Won},
+    seal::Minted,
+};
+use super::{
+    answer::Answers,
+    core::Core,
+    effects::{Answered, Effects},
+    exchange::{Exchange, Response},
+    handlers::Handlers,
+    journal::Journal,
+    link::Link,
+    stop::{Stop, not_spilled},
+    view::RoundId,
+};
+use crate::{
+    server::{
+        ledger::{OwnerLost, Spill},
+        policy::{
+            gate::Peer,
+            observe::{Event, Outcome, Station, Tracing},
+        },
+        seal::{
+            Digest,
+            envelope::{Again, Binding, Envelope},
+            refusal::Refusal,
+        },
+    },
+    shared::order,
+};
+
+/// Where a question says how long it is good for.
+const EXPIRES_IN: &str = "rounds/expiresInMs";
+
+/// A request, and the context it came with. In a box: a future has room for all it was given until it ends, and this is handed
+/// on through several of them.
+type Given<X> = Box<(X, RequestContext<RoleServer>)>;
+
+/// Plays one leg and gives what goes back to the client.
+pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
+    core: &'a Arc<Core>,
+    handlers: &'a Handlers<H>,
+    request: X,
+    context: RequestContext<RoleServer>,
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
+    let given = Box::new((request, context));
+    caught(boxed(|| async move { Leg::new(core, &given).play(handlers, given).await }))
+}
+
+/// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
+#[inline(always)]
+fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(Box::write(Box::new_uninit(), make()))
+}
+
+/// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
+/// left without an answer.
+///
+/// A leg is large, and comes in a box: rmcp moves the future of a request around, with room for the largest of all of them.
+fn caught<T, E: From<Stop>>(mut leg: impl Future<Output = Result<T, E>> + Unpin) -> impl Future<Output = Result<T, E>> {
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut leg).poll(cx))) {
+        Ok(polled) => polled,
+        Err(_) => Poll::Ready(Err(Stop::panicked().into())),
+    })
+}
+
+struct Leg<'a> {
+    core: &'a Arc<Core>,
+    binding: Binding,
+    peer: Peer,
+    over_http: bool,
+    /// Of a flow that is drawn anew for a first leg, and comes from the state when there is one.
+    round: RoundId,
+    /// Whether the flow is known by now.
+    known: bool,
+}
+
+impl<'a> Leg<'a> {
+    fn new<X: Exchange>(core: &'a Arc<Core>, (request, context): &(X, RequestContext<RoleServer>)) -> Self {
+        let principal = core.identify(context);
+        Self {
+            core,
+            binding: Binding {
+                principal: principal.as_ref().map(crate::Principal::digest),
+                method: X::METHOD,
+                target: request.target().to_owned(),
+                arguments: Digest::of_arguments(request.arguments()),
+            },
+            peer: Peer::of(context),
+            over_http: crate::server::engine::core::is_over_http(context),
+            round: RoundId::UNKNOWN,
+            known: false,
+        }
+    }
+
+    /// Plays it, within a span that knows its flow from the beginning.
+    async fn play<X: Exchange, H: ServerHandler>(
+        mut self,
+        handlers: &Handlers<H>,
+        mut given: Given<X>,
+    ) -> Result<X::Response, ErrorData> {
+        let opened = given.0.state().take().map(|token| (self.open(&token), token));
+        if opened.is_none() {
+            self.of(RoundId::new(self.core.new_flow(), 0));
+        }
+        let flow = self.known.then_some(self.round.flow);
+        let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
+        // Pinned where it is made: it is large, and `instrument` would move it.
+        let mut played = pin!(self.play_opened(handlers, given, opened));
+        let (played, outcome) = poll_fn(|cx| span.in_scope(|| played.as_mut().poll(cx))).await;
+        Tracing::ended(&span, outcome);
+        played
+    }
+
+    async fn play_opened<X: Exchange, H: ServerHandler>(
+        &self,
+        handlers: &Handlers<H>,
+        mut given: Given<X>,
+        opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
+    ) -> (Result<X::Response, ErrorData>, Outcome) {
+        let sent = given.0.answers().take().unwrap_or_default();
+        let depends_on_answers = opened.is_some() || !sent.is_empty();
+        let played = match opened {
+            None => self.begin(&handlers.of(self.peer.era), given, sent).await,
+            Some((opened, token)) => match self.opened(opened) {
+                Ok(envelope) => match self.elsewhere(&envelope) {
+                    Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
+                    None if envelope.resume.waits() => {
+                        let (_, RequestContext { ct, peer, meta, .. }) = *given;
+                        self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta)), ct).await
+                    }
+                    None => self.go_on(handlers, given, envelope, sent).await,
+                },
+                Err(stop) => Err(stop),
+            },
+        };
+        let (played, outcome) = match played {
+            Ok(mut response) => {
+                if depends_on_answers {
+                    response.forbid_caching();
+                }
+                let outcome = response.outcome();
+                (Ok(response), outcome)
+            }
+            Err(Stop { error, outcome, .. }) => (Err(error), outcome),
+        };
+        self.event(&Station::Ended(outcome));
+        (played, outcome)
+    }
+
+    /// The first leg: there is nothing to claim yet.
+    async fn begin<X: Exchange, H: ServerHandler>(
+        &self,
+        handler: &Arc<H>,
+        mut given: Given<X>,
+        sent: InputResponses,
+    ) -> Result<X::Response, Stop> {
+        let deadline = self.core.now() + self.core.flow_deadline;
+        *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
+        let answers = (!sent.is_empty()).then(|| Answers::unsolicited(sent));
+        let view = self.view(handler, answers, None, None, false, &given);
+        let frame = view.frame.clone();
+        let (asked, response) = self.run(handler, given, view, None, deadline).await?;
+        // An unknown round is free: a question whose token carries everything needs no record before its answer arrives.
+        if let Some(Minted { span, spill: Some(state), .. }) = asked {
+            let spill = Spill { id: self.round.next().claim(), keep: self.keep(span), state };
+            if let Err(error) = self.core.spill(spill).await {
+                frame.abort();
+                return Ok(X::Response::failed(not_spilled(error))?);
+            }
+        }
+        self.asked(&response);
+        Ok(response)
+    }
+
+    /// A leg that goes on with a flow: it runs when the round is its own, and otherwise gets what that run replied.
+    async fn go_on<X: Exchange, H: ServerHandler>(
+        &self,
+        handlers: &Handlers<H>,
+        mut given: Given<X>,
+        envelope: Box<Envelope>,
+        mut sent: InputResponses,
+    ) -> Result<X::Response, Stop> {
+        let (bid, orphan) = (self.bid(&envelope, &mut sent), OwnerLost::Free);
+        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &given.1.ct).await? {
+            Won::Run { fence, spilled } => (fence, spilled),
+            Won::Reply(reply) => return self.replay::<X>(&reply),
+        };
+        let deadline = envelope.span.deadline;
+        let held = Held { fence, orphan, answers: bid.answers };
+        let answered = Answered { span: envelope.span, fence };
+        let again = match envelope.resume.again(spilled.as_deref()) {
+            Ok(again) => again,
+            Err(refusal) => {
+                self.give_back(fence).await;
+                return Err(self.refuse(refusal));
+            }
+        };
+        let handler = &*handlers.of(self.peer.era);
+        let view = match again {
+            Again::Handler(kept, posed) => {
+                let answers = Answers::solicited(&kept.settled, posed, &envelope.asked, &sent);
+                let onces = Effects::of(kept.onces, answered);
+                let view = self.view(handler, Some(answers), Some(onces), kept.state.clone(), true, &given);
+                *given.0.answers() = Some(without_refused_content(sent));
+                *given.0.state() = kept.state;
+                view
+            }
+            Again::Journal(pages) => {
+                let onces = Effects::of(vec![], answered);
+                let view = self.view(handler, None, Some(onces), None, true, &given);
+                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
+                // A frame is made for this leg, so nobody has set it before.
+                let _ = view.frame.journal.set(Box::new(journal));
+                view
+            }
+        };
+        let frame = view.frame.clone();
+        let concluded = self.run(handler, given, view, Some(held), deadline).await;
+        let recorded = self.record::<X>(held, concluded, &frame).await;
+        if recorded.is_err() {
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
+        }
+        recorded
+    }
+
+    /// A leg that goes on with a flow whose handler waits here, if it does.
+    async fn wake<X: Exchange>(
+        &self,
+        envelope: Box<Envelope>,
+        mut sent: InputResponses,
+        link: Option<Link>,
+        leg_token: CancellationToken,
+    ) -> Result<X::Response, Stop> {
+        let bid = self.bid(&envelope, &mut sent);
+        let fence = match self.claim(bid, envelope.span.expires_at, &leg_token).await? {
+            Won::Run { fence, .. } => fence,
+            Won::Reply(reply) => return self.replay::<X>(&reply),
+        };
+        let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
+        let deadline = envelope.span.deadline;
+        let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
+            self.give_back(fence).await;
+            return Err(self.refuse(Refusal::FrameGone));
+        };
+        let recorded = self.record::<X>(held, concluded, &frame).await;
+        if recorded.is_err() {
+            // A handler that waits for the answer to what did not leave waits for nothing.
+            frame.abort();
+        }
+        recorded
+    }
+
+    /// It is known of which round this leg is.
+    fn of(&mut self, round: RoundId) {
+        (self.round, self.known) = (round, true);
+    }
+
+    fn asked(&self, response: &impl Response) {
+        if let Some(asks) = response.asks().filter(|_| self.core.is_observed()) {
+            let keys = order::keys(asks);
+            let bytes = asks.request_state.as_ref().map_or(0, String::len);
+            self.event(&Station::Asked { keys, bytes });
+        }
+    }
+
+    fn event(&self, station: &Station) {
+        self.core.observe(&Event {
+            flow: self.known.then_some(self.round.flow),
+            round: self.round.number,
+            method: self.binding.method,
+            target: &self.binding.target,
+            station,
+        });
+    }
+}
+
+/// A handler that reads the answers as they came does not find content that nobody agreed to.
+fn without_refused_content(mut sent: InputResponses) -> InputResponses {
+    for answer in sent.values_mut().filter_map(Value::as_object_mut) {
+        if matches!(answer.get("action").and_then(|action| action.as_str()), Some("decline" | "cancel")) {
+            answer.remove("content");
+        }
+    }
+    sent
+}

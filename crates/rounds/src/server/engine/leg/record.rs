@@ -1,0 +1,95 @@
+//! Recording the reply of a leg, and replaying that of an equal one.
+
+use rmcp::model::{InputRequests, InputRequiredResult};
+
+use super::{
+    EXPIRES_IN, Leg,
+    claim::Held,
+    seal::{Concluded, Minted, millis, told},
+};
+use crate::server::{
+    engine::{
+        exchange::{Exchange, Response},
+        frame::Frame,
+        reply::Reply,
+        stop::{Stop, overtaken, unavailable},
+    },
+    ledger::{LedgerError, Spill},
+    policy::observe::Station,
+    seal::{envelope::Envelope, refusal::Refusal, token},
+};
+
+impl Leg<'_> {
+    /// Records the reply before it leaves, or gives the round back when the fault was ours.
+    pub(super) async fn record<X: Exchange>(
+        &self,
+        Held { fence, orphan, answers }: Held,
+        concluded: Concluded<X::Response>,
+        frame: &Frame,
+    ) -> Result<X::Response, Stop> {
+        let (minted, concluded) = match concluded {
+            Ok((minted, response)) => (minted, Ok(response)),
+            Err(stop) => (None, Err(stop)),
+        };
+        let reply = match &concluded {
+            Err(stop) if stop.reopens() => {
+                let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
+                // A lease that lapses does the same, only later.
+                drop(released);
+                return concluded.map_err(|stop| stop.for_good(orphan));
+            }
+            Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+            Ok(response) => Reply::encode(Ok(response)),
+        };
+        let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
+        let (spill, spent) = match minted {
+            Some(Minted { span, spill, spent }) => {
+                let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
+                (spill, spent)
+            }
+            // The flow is over.
+            None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
+        };
+        match self.core.settle(self.round.claim(), fence, answers, reply, spill, spent).await {
+            Ok(true) => concluded.inspect(|response| self.asked(response)),
+            Ok(false) => Err(overtaken().for_good(orphan)),
+            Err(error) => {
+                if let LedgerError::Full { .. } = error {
+                    self.give_back(fence).await;
+                }
+                Err(Stop::from(unavailable(error)).for_good(orphan))
+            }
+        }
+    }
+
+    /// The reply of an equal leg. Its questions pass the gate again: this request may declare less.
+    pub(super) fn replay<X: Exchange>(&self, reply: &[u8]) -> Result<X::Response, Stop> {
+        let Some(response) = Reply::decode::<X::Response>(reply) else {
+            return Err(self.refuse(Refusal::ReplyGone));
+        };
+        self.event(&Station::Replayed);
+        match response?.into_asks() {
+            Err(complete) => Ok(complete),
+            Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {
+                Ok(_) => Ok(self.aged(asks).into()),
+                Err(error) => Ok(X::Response::failed(error)?),
+            },
+        }
+    }
+
+    /// The questions of an earlier reply, with less time left to answer them.
+    pub(super) fn aged(&self, mut asks: InputRequiredResult) -> InputRequiredResult {
+        let keys = self.core.keys();
+        let open = |state: &String| token::open(&keys, self.core.limits.token_bytes, state).ok();
+        let plaintext = asks.request_state.as_ref().and_then(open);
+        let issued_at = plaintext.and_then(|plaintext| Some(Envelope::from_bytes(&plaintext).ok()?.span.issued_at));
+        let Some(issued_at) = issued_at else { return asks };
+        let age = millis(self.core.now().since(issued_at));
+        let of_questions = asks.input_requests.iter_mut().flat_map(|requests| requests.values_mut()).filter_map(told);
+        let of_round = asks.meta.as_mut().and_then(|meta| meta.0.get_mut(EXPIRES_IN));
+        for left in of_questions.chain(of_round) {
+            *left = left.as_u64().unwrap_or_default().saturating_sub(age).into();
+        }
+        asks
+    }
+}

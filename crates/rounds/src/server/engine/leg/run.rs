@@ -1,0 +1,230 @@
+//! Running the handler until it ends or asks, while the claim is held.
+
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+
+use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
+use tokio_util::sync::CancellationToken;
+
+use super::{Given, Leg, boxed, claim::Held, seal::Concluded};
+use crate::{
+    server::{
+        engine::{
+            answer::Answers,
+            effects::Effects,
+            exchange::{Exchange, Response},
+            frame::{Call, Driver, Frame, Handler, Listener, Resumption, Step},
+            legacy::shim,
+            link::Link,
+            view::View,
+            weight,
+        },
+        policy::{gate::Era, observe::Station},
+        seal::envelope::Binding,
+    },
+    shared::clock::{BoxFuture, Timestamp},
+};
+
+/// How the handler's part of a leg ended.
+pub(super) enum Ran {
+    Stepped(Step),
+    /// The client went away, and nobody else waits.
+    Cancelled,
+    /// Another instance took the round over.
+    Overtaken,
+}
+
+impl Leg<'_> {
+    pub(super) fn view<X: Exchange, H: ServerHandler>(
+        &self,
+        handler: &Arc<H>,
+        answers: Option<Answers>,
+        onces: Option<Effects>,
+        state: Option<String>,
+        solicited: bool,
+        (request, context): &(X, RequestContext<RoleServer>),
+    ) -> Arc<View> {
+        let peer = self.peer;
+        let Binding { method, target, principal, .. } = &self.binding;
+        let (arguments, principal) = (request.arguments(), *principal);
+        // The state of the handler goes with its view, as the context does.
+        let context_bytes = weight::of_context(context) + state.as_ref().map_or(0, String::len);
+        let call = Call { method: *method, target, arguments, principal, context_bytes, answers, onces };
+        // A handler that wants to reach another client says so.
+        let link = (peer.era == Era::Legacy).then(|| Link::of(context));
+        let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
+        View::new(self.round, peer, state, solicited, handler.clone(), frame)
+    }
+
+    /// Runs the handler from the top, until it ends or asks.
+    pub(super) async fn run<X: Exchange, H: ServerHandler>(
+        &self,
+        handler: &Arc<H>,
+        mut given: Given<X>,
+        view: Arc<View>,
+        held: Option<Held>,
+        deadline: Timestamp,
+    ) -> Concluded<X::Response> {
+        // The leg's own token counts only as far as `hold_on` says, as rmcp cancels it when the leg is answered. The handler's
+        // outlives the leg, and tells whatever the handler started when its part is over, however it ended.
+        let leg_token = std::mem::replace(&mut given.1.ct, CancellationToken::new());
+        if held.is_none() && leg_token.is_cancelled() {
+            given.1.ct.cancel();
+        }
+        let over = given.1.ct.clone().drop_guard();
+        let handler = handler.clone();
+        let (frame, era) = (view.frame.clone(), self.peer.era);
+        let called: Handler = match era {
+            Era::Modern => {
+                view.put(&mut given.1);
+                self.event(&Station::Started);
+                let (frame, round) = (view.frame.clone(), view.round.number);
+                // From here on there is one as long as the handler keeps it, or its context.
+                drop(view);
+                boxed(|| async move {
+                    let returned = call(&*handler, given).await;
+                    frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
+                })
+            }
+            Era::Legacy => shimmed(handler, given, view),
+        };
+        let driver = Driver::new(frame.clone(), self.round.number, called, Some(leg_token), Some(over));
+        self.drive::<X>(driver, &frame, held, deadline).await
+    }
+
+    /// Wakes the handler that waits under the flow's name, and lets it run until it ends or asks again. None when no
+    /// handler waits here.
+    pub(super) async fn resume<X: Exchange>(
+        &self,
+        answers: InputResponses,
+        link: Option<Link>,
+        leg_token: CancellationToken,
+        held: Held,
+        deadline: Timestamp,
+    ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
+        let frame = self.core.frames.find(self.round.flow)?;
+        let mut driver = *frame.resume(self.round.number).await?;
+        self.event(&Station::Resumed);
+        driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer, leg: leg_token });
+        let concluded = self.drive::<X>(driver, &frame, Some(held), deadline).await;
+        Some((frame, concluded))
+    }
+
+    /// Polls a handler until it ends or asks, and leaves it where it belongs after that.
+    pub(super) async fn drive<X: Exchange>(
+        &self,
+        mut driver: Driver,
+        frame: &Frame,
+        held: Option<Held>,
+        deadline: Timestamp,
+    ) -> Concluded<X::Response> {
+        let ran = self.hold(held, &mut driver).await;
+        let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
+        // What a durable handler has been through travels with the client: the next leg goes through it again, on any
+        // instance.
+        if !asked || frame.journal.get().is_some() {
+            // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
+            drop(driver);
+            return self.conclude::<X>(ran, frame, deadline);
+        }
+        if let Err(error) = driver.take_place() {
+            return Ok((None, X::Response::failed(error)?));
+        }
+        let concluded = self.conclude::<X>(ran, frame, deadline);
+        if let Ok((Some(minted), _)) = &concluded {
+            driver.park(minted.span);
+        }
+        concluded
+    }
+
+    /// Polls the handler until it ends or asks, and keeps the claim meanwhile.
+    pub(super) async fn hold(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
+        // Most handlers come to something at once.
+        match poll_fn(|cx| Poll::Ready(driver.poll_step(cx))).await {
+            Poll::Ready(step) => Ran::Stepped(step),
+            Poll::Pending => Box::pin(self.hold_on(held, driver)).await,
+        }
+    }
+
+    /// The same, for one that does not.
+    ///
+    /// When the client goes away, the handler's token is cancelled, and a handler that has not asked runs on to its end, as rmcp
+    /// has it. One that has asked, or asks then, has a grace period. Neither is told to stop as long as an equal leg waits for the reply.
+    pub(super) async fn hold_on(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
+        let leg_token = driver.leg().unwrap_or_default();
+        // Without a claim no other leg can wait.
+        let _forwarding = if held.is_none() { driver.forward() } else { None };
+        let (mut renewal, mut grace) = (held.map(|_| self.core.clock.sleep(self.core.limits.lease / 3)), None);
+        loop {
+            let (is_there, in_grace) = (driver.listener() == Listener::Client, grace.is_some());
+            let run = poll_fn(|cx| match driver.poll_step(cx) {
+                Poll::Ready(step) => Poll::Ready(Some(step)),
+                Poll::Pending if !in_grace && driver.waits_in_vain() => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            tokio::select! {
+                biased;
+                // First, so that no poll of the handler finds its token behind the leg's.
+                () = leg_token.cancelled(), if is_there => match self.is_awaited(held).await {
+                    true => driver.go_on_for_equal_leg(),
+                    false => driver.tell_to_stop(),
+                },
+                step = run => match step {
+                    Some(step) => return Ran::Stepped(step),
+                    None if self.is_awaited(held).await => driver.go_on_for_equal_leg(),
+                    None => grace = Some(self.grace()),
+                },
+                () = over(&mut grace) => {
+                    if !self.give_up(held).await {
+                        return Ran::Cancelled;
+                    }
+                    driver.go_on_for_equal_leg();
+                    grace = None;
+                }
+                () = over(&mut renewal) => {
+                    let Some(pause) = self.renew(held).await else { return Ran::Overtaken };
+                    renewal = Some(self.core.clock.sleep(pause));
+                    // An equal leg may go away as well, and says so to nobody.
+                    if driver.listener() == Listener::EqualLeg && !self.is_awaited(held).await {
+                        driver.tell_to_stop();
+                    }
+                }
+            }
+        }
+    }
+
+    /// How long a handler has that was told to stop.
+    pub(super) fn grace(&self) -> BoxFuture<'static, ()> {
+        match self.core.limits.grace {
+            Duration::ZERO => Box::pin(std::future::ready(())),
+            grace => self.core.clock.sleep(grace),
+        }
+    }
+}
+
+/// Calls a handler.
+#[expect(clippy::boxed_local, reason = "what a future captures it has room for until it ends: here for a pointer")]
+pub(super) fn call<X: Exchange, H: ServerHandler>(
+    handler: &H,
+    given: Given<X>,
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
+    let (request, context) = *given;
+    request.call(handler, context)
+}
+
+/// Calls a handler for a client of the legacy era. Not within those who call it: their every call would have the room on the
+/// stack that this takes.
+#[inline(never)]
+pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
+    Box::pin(async move {
+        let (request, context) = *given;
+        shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
+    })
+}
+
+/// Becomes ready when this time is over. Without one, it does not.
+pub(super) async fn over(time: &mut Option<BoxFuture<'static, ()>>) {
+    match time {
+        Some(time) => time.await,
+        None => std::future::pending().await,
+    }
+}
