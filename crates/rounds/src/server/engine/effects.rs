@@ -8,10 +8,13 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::view::View;
+use super::{
+    claim::{self, Acquired, ClaimGuard},
+    view::View,
+};
 use crate::{
     server::{
-        ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, OwnerLost},
+        ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
         policy::{
             error::{FlowError, place},
             limits::Limits,
@@ -210,7 +213,7 @@ impl View {
     {
         // What did not happen may be tried again under the same name.
         let failed = |error: &FlowError| self.frame.onces.known().fail(name, error, &self.frame.core.limits);
-        let fence = match self.claim_once(name).await {
+        let claim = match self.claim_once(name).await {
             Err(error) if matches!(error, FlowError::EffectLost { .. }) => {
                 self.frame.onces.known().values.insert(name.to_owned(), LOST.to_owned());
                 return Err(error);
@@ -219,18 +222,19 @@ impl View {
                 failed(&error);
                 return Err(error);
             }
-            Ok(Turn::Run(fence)) => fence,
+            Ok(Turn::Run(claim)) => claim,
             Ok(Turn::Value(value)) => {
                 self.frame.onces.known().values.insert(name.to_owned(), value.clone());
                 return read(name, &value);
             }
         };
-        let mut claim = Release { view: self, name, fence };
-        match claim.renewed(effect()).await {
-            Ok(value) => claim.settle(&value).map(|()| value),
+        match renewed(claim.as_ref(), effect()).await {
+            Ok(value) => self.settle_once(name, claim, &value).map(|()| value),
             Err(error) => {
                 let error = error.into();
-                claim.give_back().await;
+                if let Some(claim) = claim {
+                    claim.give_back().await;
+                }
                 failed(&error);
                 Err(error)
             }
@@ -290,34 +294,21 @@ impl View {
         self.frame.onces.known().values.get(name).is_some_and(|value| value == LOST)
     }
 
-    /// Claims an effect in the ledger: a leg before this one may have had it and not come to reply, or may be at it still.
+    /// Claims an effect in the ledger: an earlier leg may have run it without replying, or may still run it.
     async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
         let Some(answered) = self.frame.onces.answered else { return Ok(Turn::Run(None)) };
         let core = &self.frame.core;
-        // As long as the round runs, another leg may take it over and come to this effect. The round's end makes it shorter: see `spent`.
+        // As long as the round runs, another leg may take it over and reach this effect. The round's end makes it shorter: see `spent`.
         let keep = core.keep(answered.span.deadline_remembered_until(), self.frame.principal);
-        let give_up = keep.now + core.limits.wait;
-        let id = self.once_id(name);
-        let mut bid =
-            ClaimRequest { answers: self.once_digest(name), keep, lease: core.limits.lease, orphan: OwnerLost::Free };
+        let (id, answers, lease) = (self.once_id(name), self.once_digest(name), core.limits.lease);
+        let request = ClaimRequest { answers, keep, lease, orphan: OwnerLost::Free };
         self.frame.onces.known().claimed.push((name.to_owned(), id));
-        loop {
-            bid.keep.now = core.now();
-            self.owns_its_round(answered, bid.keep.now).await?;
-            let waiting = match core.claim(id, bid).await.map_err(FlowError::retry)? {
-                Claimed::Fresh { fence, .. } => return Ok(Turn::Run(Some(fence))),
-                Claimed::Done(Some(value)) => return Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
-                Claimed::Running(waiting) => waiting,
-                _ => return Err(FlowError::EffectLost { name: name.to_owned() }),
-            };
-            let left = give_up.since(bid.keep.now);
-            if left.is_zero() {
-                return Err(FlowError::retry("an effect of this call is still under way"));
-            }
-            tokio::select! {
-                () = waiting => {}
-                () = core.clock.sleep(left.min(bid.lease)) => {}
-            }
+        let owned = async |now| self.owns_its_round(answered, now).await;
+        match claim::acquire(core, id, request, None, owned, || ()).await? {
+            Acquired::Held(claim, _) => Ok(Turn::Run(Some(claim))),
+            Acquired::Done(Some(value)) => Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
+            Acquired::StillRunning => Err(FlowError::retry("an effect of this call is still under way")),
+            _ => Err(FlowError::EffectLost { name: name.to_owned() }),
         }
     }
 
@@ -333,6 +324,38 @@ impl View {
             Ok(true) => Ok(()),
             Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
             Err(error) => Err(FlowError::retry(error)),
+        }
+    }
+
+    /// Records the value, and does not wait for the ledger to say so: where it cannot, the effect's key is all that is left,
+    /// should this leg not come to reply, and waiting would change nothing about it. One whose value cannot be kept has happened, too.
+    fn settle_once<T: Serialize>(&self, name: &str, claim: Option<ClaimGuard>, value: &T) -> Result<(), FlowError> {
+        let View { frame, round, .. } = self;
+        let json = serde_json::to_string(value);
+        // Others that were under way at the same time may have taken the room.
+        let left = frame.core.limits.room().saturating_sub(frame.onces.known().bytes() + name.len());
+        let fits = |json: &&String| json.len() <= frame.core.limits.effect_bytes.min(left);
+        if let Some(mut claim) = claim {
+            let (kept, name) = (json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes()), name.to_owned());
+            begun(async move {
+                if let Err(error) = claim.settle(kept, None, vec![]).await {
+                    tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
+                    claim.forget();
+                }
+            });
+        }
+        frame.event(round.number, &Station::Effect { name: name.to_owned() });
+        let kept = json.as_ref().ok().filter(fits).map_or(LOST, String::as_str);
+        frame.onces.known().values.insert(name.to_owned(), kept.to_owned());
+        match json {
+            Ok(json) if fits(&&json) => Ok(()),
+            Ok(_) => Err(FlowError::EffectLost { name: name.to_owned() }),
+            Err(error) => {
+                // A later leg would find that the value is lost, which is another error.
+                let why = format!("its value cannot be written as JSON: {error}");
+                frame.onces.known().not_recorded(name, why);
+                Err(FlowError::State(error))
+            }
         }
     }
 
@@ -366,86 +389,24 @@ impl Drop for UnderWay<'_> {
 
 /// What a handler that comes to an effect has to do.
 enum Turn {
-    /// Run it; under this fence, where there is a ledger that others look at.
-    Run(Option<Fence>),
+    /// Run it; with the claim on it, from the second leg on.
+    Run(Option<ClaimGuard>),
     /// Take its value.
     Value(String),
 }
 
-/// An effect that is this leg's to run. Dropped before it came to its end, as by a panic, it is given back.
-struct Release<'a> {
-    view: &'a View,
-    name: &'a str,
-    fence: Option<Fence>,
-}
-
-impl Release<'_> {
-    /// Runs the effect, saying from time to time that it is still under way.
-    async fn renewed<T>(&self, effect: impl Future<Output = T>) -> T {
-        let core = &self.view.frame.core;
-        let lease = core.limits.lease;
-        let mut pause = lease / 3;
-        tokio::pin!(effect);
-        loop {
-            tokio::select! {
-                biased;
-                outcome = &mut effect => return outcome,
-                () = async { core.clock.sleep(pause).await }, if self.fence.is_some() => {
-                    let id = self.view.once_id(self.name);
-                    // Whoever took over runs it with the same key, and nothing stops this one any more.
-                    let renewed = core.ledger.renew(id, self.fence.unwrap_or_default(), core.now() + lease).await;
-                    pause = if renewed.is_ok() { lease / 3 } else { lease / 30 };
-                }
-            }
+/// Runs an effect, and renews the claim on it meanwhile.
+async fn renewed<T>(claim: Option<&ClaimGuard>, effect: impl Future<Output = T>) -> T {
+    let Some(claim) = claim else { return effect.await };
+    let mut lease = claim.lease();
+    tokio::pin!(effect);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut effect => return outcome,
+            // If another leg has taken over, it runs the effect with the same key, and nothing stops this run any more.
+            () = lease.due() => drop(lease.renew().await),
         }
-    }
-
-    /// Records the value, and does not wait for the ledger to say so: where it cannot, the effect's key is all that is left,
-    /// should this leg not come to reply, and waiting would change nothing about it. One whose value cannot be kept has happened, too.
-    fn settle<T: Serialize>(&mut self, value: &T) -> Result<(), FlowError> {
-        let View { frame, round, .. } = self.view;
-        let json = serde_json::to_string(value);
-        // Others that were under way at the same time may have taken the room.
-        let left = frame.core.limits.room().saturating_sub(frame.onces.known().bytes() + self.name.len());
-        let fits = |json: &&String| json.len() <= frame.core.limits.effect_bytes.min(left);
-        if let Some(fence) = self.fence.take() {
-            let kept = json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes());
-            let (id, answers) = (self.view.once_id(self.name), self.view.once_digest(self.name));
-            let (core, name) = (frame.core.clone(), self.name.to_owned());
-            begun(async move {
-                if let Err(error) = core.settle(id, fence, answers, kept, None, vec![]).await {
-                    tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
-                }
-            });
-        }
-        frame.event(round.number, &Station::Effect { name: self.name.to_owned() });
-        let kept = json.as_ref().ok().filter(fits).map_or(LOST, String::as_str);
-        frame.onces.known().values.insert(self.name.to_owned(), kept.to_owned());
-        match json {
-            Ok(json) if fits(&&json) => Ok(()),
-            Ok(_) => Err(FlowError::EffectLost { name: self.name.to_owned() }),
-            Err(error) => {
-                // A later leg would find that the value is lost, which is another error.
-                let why = format!("its value cannot be written as JSON: {error}");
-                frame.onces.known().not_recorded(self.name, why);
-                Err(FlowError::State(error))
-            }
-        }
-    }
-
-    async fn give_back(&mut self) {
-        if let Some(fence) = self.fence.take() {
-            let id = self.view.once_id(self.name);
-            drop(self.view.frame.core.ledger.release(id, fence, OwnerLost::Free, false).await);
-        }
-    }
-}
-
-impl Drop for Release<'_> {
-    fn drop(&mut self) {
-        let (Some(fence), Ok(runtime)) = (self.fence.take(), tokio::runtime::Handle::try_current()) else { return };
-        let (core, id) = (self.view.frame.core.clone(), self.view.once_id(self.name));
-        runtime.spawn(async move { core.ledger.release(id, fence, OwnerLost::Free, false).await });
     }
 }
 

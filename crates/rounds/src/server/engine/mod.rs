@@ -1,6 +1,7 @@
 //! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
 
 pub(crate) mod answer;
+mod claim;
 pub(crate) mod core;
 pub(crate) mod effects;
 pub(crate) mod exchange;

@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use super::{Leg, caught, claim::Won};
 use crate::server::{
     engine::{
+        claim::ClaimGuard,
         core::Core,
         exchange::Exchange,
         relay::Relay,
@@ -85,17 +86,17 @@ impl Leg<'_> {
                 bid.keep = self.keep(envelope.span);
                 match self.claim(bid, envelope.span.expires_at, leg_token).await? {
                     Won::Reply(reply) => self.replay::<X>(&reply),
-                    Won::Run { fence, .. } => {
-                        self.give_back(fence).await;
+                    Won::Run { claim, .. } => {
+                        claim.give_back().await;
                         Err(away.map_or_else(|| self.refuse(Refusal::FrameGone), |away| FlowError::retry(away).into()))
                     }
                 }
             }
-            // It may have replied before it went, and its reply is still there.
+            // The owner may have replied before it went, and its reply is still kept.
             Routed::Gone => match self.core.claim(self.round.claim(), bid).await {
                 Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
                 Ok(Claimed::Fresh { fence, .. }) => {
-                    self.give_back(fence).await;
+                    ClaimGuard::new(self.core, self.round.claim(), fence, &bid).give_back().await;
                     Err(self.refuse(Refusal::FrameGone))
                 }
                 // A full ledger has no record of the round, and so no reply.

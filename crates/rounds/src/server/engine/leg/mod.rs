@@ -28,10 +28,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service:
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    claim::{Held, Won},
-    seal::Minted,
-};
+use self::{claim::Won, seal::Minted};
 use super::{
     answer::Answers,
     core::Core,
@@ -45,7 +42,7 @@ use super::{
 };
 use crate::{
     server::{
-        ledger::{OwnerLost, Spill},
+        ledger::Spill,
         policy::{
             gate::Peer,
             observe::{Event, Outcome, Station, Tracing},
@@ -211,18 +208,17 @@ impl<'a> Leg<'a> {
         envelope: Box<Envelope>,
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
-        let (bid, orphan) = (self.bid(&envelope, &mut sent), OwnerLost::Free);
-        let (fence, spilled) = match self.claim(bid, envelope.span.expires_at, &given.1.ct).await? {
-            Won::Run { fence, spilled } => (fence, spilled),
+        let request = self.bid(&envelope, &mut sent);
+        let (claim, spilled) = match self.claim(request, envelope.span.expires_at, &given.1.ct).await? {
+            Won::Run { claim, spilled } => (claim, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
         let deadline = envelope.span.deadline;
-        let held = Held { fence, orphan, answers: bid.answers };
-        let answered = Answered { span: envelope.span, fence };
+        let answered = Answered { span: envelope.span, fence: claim.fence() };
         let again = match envelope.resume.again(spilled.as_deref()) {
             Ok(again) => again,
             Err(refusal) => {
-                self.give_back(fence).await;
+                claim.give_back().await;
                 return Err(self.refuse(refusal));
             }
         };
@@ -246,8 +242,8 @@ impl<'a> Leg<'a> {
             }
         };
         let frame = view.frame.clone();
-        let concluded = self.run(handler, given, view, Some(held), deadline).await;
-        let recorded = self.record::<X>(held, concluded, &frame).await;
+        let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
+        let recorded = self.record::<X>(claim, concluded, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();
@@ -263,18 +259,17 @@ impl<'a> Leg<'a> {
         link: Option<Link>,
         leg_token: CancellationToken,
     ) -> Result<X::Response, Stop> {
-        let bid = self.bid(&envelope, &mut sent);
-        let fence = match self.claim(bid, envelope.span.expires_at, &leg_token).await? {
-            Won::Run { fence, .. } => fence,
+        let request = self.bid(&envelope, &mut sent);
+        let claim = match self.claim(request, envelope.span.expires_at, &leg_token).await? {
+            Won::Run { claim, .. } => claim,
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
-        let held = Held { fence, orphan: bid.orphan, answers: bid.answers };
         let deadline = envelope.span.deadline;
-        let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, held, deadline).await else {
-            self.give_back(fence).await;
+        let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, &claim, deadline).await else {
+            claim.give_back().await;
             return Err(self.refuse(Refusal::FrameGone));
         };
-        let recorded = self.record::<X>(held, concluded, &frame).await;
+        let recorded = self.record::<X>(claim, concluded, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();

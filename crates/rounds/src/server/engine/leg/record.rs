@@ -4,11 +4,11 @@ use rmcp::model::{InputRequests, InputRequiredResult};
 
 use super::{
     EXPIRES_IN, Leg,
-    claim::Held,
     seal::{Concluded, Minted, millis, told},
 };
 use crate::server::{
     engine::{
+        claim::ClaimGuard,
         exchange::{Exchange, Response},
         frame::Frame,
         reply::Reply,
@@ -23,7 +23,7 @@ impl Leg<'_> {
     /// Records the reply before it leaves, or gives the round back when the fault was ours.
     pub(super) async fn record<X: Exchange>(
         &self,
-        Held { fence, orphan, answers }: Held,
+        mut claim: ClaimGuard,
         concluded: Concluded<X::Response>,
         frame: &Frame,
     ) -> Result<X::Response, Stop> {
@@ -33,9 +33,8 @@ impl Leg<'_> {
         };
         let reply = match &concluded {
             Err(stop) if stop.reopens() => {
-                let released = self.core.ledger.release(self.round.claim(), fence, orphan, false).await;
-                // A lease that lapses does the same, only later.
-                drop(released);
+                let orphan = claim.owner_lost();
+                claim.release().await;
                 return concluded.map_err(|stop| stop.for_good(orphan));
             }
             Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
@@ -50,12 +49,15 @@ impl Leg<'_> {
             // The flow is over.
             None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
         };
-        match self.core.settle(self.round.claim(), fence, answers, reply, spill, spent).await {
+        let orphan = claim.owner_lost();
+        match claim.settle(reply, spill, spent).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
             Ok(false) => Err(overtaken().for_good(orphan)),
             Err(error) => {
-                if let LedgerError::Full { .. } = error {
-                    self.give_back(fence).await;
+                match error {
+                    LedgerError::Full { .. } => claim.give_back().await,
+                    // The ledger may have settled the claim without saying so.
+                    _ => claim.forget(),
                 }
                 Err(Stop::from(unavailable(error)).for_good(orphan))
             }

@@ -5,11 +5,12 @@ use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
 use tokio_util::sync::CancellationToken;
 
-use super::{Given, Leg, boxed, claim::Held, seal::Concluded};
+use super::{Given, Leg, boxed, seal::Concluded};
 use crate::{
     server::{
         engine::{
             answer::Answers,
+            claim::{ClaimGuard, Lease},
             effects::Effects,
             exchange::{Exchange, Response},
             frame::{Call, Driver, Frame, Handler, Listener, Resumption, Step},
@@ -61,13 +62,13 @@ impl Leg<'_> {
         handler: &Arc<H>,
         mut given: Given<X>,
         view: Arc<View>,
-        held: Option<Held>,
+        claim: Option<&ClaimGuard>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
         // The leg's own token counts only as far as `hold_on` says, as rmcp cancels it when the leg is answered. The handler's
         // outlives the leg, and tells whatever the handler started when its part is over, however it ended.
         let leg_token = std::mem::replace(&mut given.1.ct, CancellationToken::new());
-        if held.is_none() && leg_token.is_cancelled() {
+        if claim.is_none() && leg_token.is_cancelled() {
             given.1.ct.cancel();
         }
         let over = given.1.ct.clone().drop_guard();
@@ -88,7 +89,7 @@ impl Leg<'_> {
             Era::Legacy => shimmed(handler, given, view),
         };
         let driver = Driver::new(frame.clone(), self.round.number, called, Some(leg_token), Some(over));
-        self.drive::<X>(driver, &frame, held, deadline).await
+        self.drive::<X>(driver, &frame, claim, deadline).await
     }
 
     /// Wakes the handler that waits under the flow's name, and lets it run until it ends or asks again. None when no
@@ -98,14 +99,14 @@ impl Leg<'_> {
         answers: InputResponses,
         link: Option<Link>,
         leg_token: CancellationToken,
-        held: Held,
+        claim: &ClaimGuard,
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let frame = self.core.frames.find(self.round.flow)?;
         let mut driver = *frame.resume(self.round.number).await?;
         self.event(&Station::Resumed);
         driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer, leg: leg_token });
-        let concluded = self.drive::<X>(driver, &frame, Some(held), deadline).await;
+        let concluded = self.drive::<X>(driver, &frame, Some(claim), deadline).await;
         Some((frame, concluded))
     }
 
@@ -114,10 +115,10 @@ impl Leg<'_> {
         &self,
         mut driver: Driver,
         frame: &Frame,
-        held: Option<Held>,
+        claim: Option<&ClaimGuard>,
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
-        let ran = self.hold(held, &mut driver).await;
+        let ran = self.hold(claim, &mut driver).await;
         let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
         // What a durable handler has been through travels with the client: the next leg goes through it again, on any
         // instance.
@@ -137,11 +138,11 @@ impl Leg<'_> {
     }
 
     /// Polls the handler until it ends or asks, and keeps the claim meanwhile.
-    pub(super) async fn hold(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
+    pub(super) async fn hold(&self, claim: Option<&ClaimGuard>, driver: &mut Driver) -> Ran {
         // Most handlers come to something at once.
         match poll_fn(|cx| Poll::Ready(driver.poll_step(cx))).await {
             Poll::Ready(step) => Ran::Stepped(step),
-            Poll::Pending => Box::pin(self.hold_on(held, driver)).await,
+            Poll::Pending => Box::pin(self.hold_on(claim, driver)).await,
         }
     }
 
@@ -149,11 +150,11 @@ impl Leg<'_> {
     ///
     /// When the client goes away, the handler's token is cancelled, and a handler that has not asked runs on to its end, as rmcp
     /// has it. One that has asked, or asks then, has a grace period. Neither is told to stop as long as an equal leg waits for the reply.
-    pub(super) async fn hold_on(&self, held: Option<Held>, driver: &mut Driver) -> Ran {
+    pub(super) async fn hold_on(&self, claim: Option<&ClaimGuard>, driver: &mut Driver) -> Ran {
         let leg_token = driver.leg().unwrap_or_default();
         // Without a claim no other leg can wait.
-        let _forwarding = if held.is_none() { driver.forward() } else { None };
-        let (mut renewal, mut grace) = (held.map(|_| self.core.clock.sleep(self.core.limits.lease / 3)), None);
+        let _forwarding = if claim.is_none() { driver.forward() } else { None };
+        let (mut lease, mut grace) = (claim.map(ClaimGuard::lease), None);
         loop {
             let (is_there, in_grace) = (driver.listener() == Listener::Client, grace.is_some());
             let run = poll_fn(|cx| match driver.poll_step(cx) {
@@ -164,27 +165,28 @@ impl Leg<'_> {
             tokio::select! {
                 biased;
                 // First, so that no poll of the handler finds its token behind the leg's.
-                () = leg_token.cancelled(), if is_there => match self.is_awaited(held).await {
+                () = leg_token.cancelled(), if is_there => match is_awaited(claim).await {
                     true => driver.go_on_for_equal_leg(),
                     false => driver.tell_to_stop(),
                 },
                 step = run => match step {
                     Some(step) => return Ran::Stepped(step),
-                    None if self.is_awaited(held).await => driver.go_on_for_equal_leg(),
+                    None if is_awaited(claim).await => driver.go_on_for_equal_leg(),
                     None => grace = Some(self.grace()),
                 },
                 () = over(&mut grace) => {
-                    if !self.give_up(held).await {
+                    if !release_unless_awaited(claim).await {
                         return Ran::Cancelled;
                     }
                     driver.go_on_for_equal_leg();
                     grace = None;
                 }
-                () = over(&mut renewal) => {
-                    let Some(pause) = self.renew(held).await else { return Ran::Overtaken };
-                    renewal = Some(self.core.clock.sleep(pause));
+                () = due(&mut lease) => {
+                    if !renew(&mut lease).await {
+                        return Ran::Overtaken;
+                    }
                     // An equal leg may go away as well, and says so to nobody.
-                    if driver.listener() == Listener::EqualLeg && !self.is_awaited(held).await {
+                    if driver.listener() == Listener::EqualLeg && !is_awaited(claim).await {
                         driver.tell_to_stop();
                     }
                 }
@@ -226,5 +228,36 @@ pub(super) async fn over(time: &mut Option<BoxFuture<'static, ()>>) {
     match time {
         Some(time) => time.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Resolves when the lease is to be renewed. Without a claim, it does not.
+async fn due(lease: &mut Option<Lease<'_>>) {
+    match lease {
+        Some(lease) => lease.due().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn renew(lease: &mut Option<Lease<'_>>) -> bool {
+    match lease {
+        Some(lease) => lease.renew().await,
+        None => true,
+    }
+}
+
+/// Whether an equal leg waits for this one's reply. Without a claim, none can.
+async fn is_awaited(claim: Option<&ClaimGuard>) -> bool {
+    match claim {
+        Some(claim) => claim.is_awaited().await,
+        None => false,
+    }
+}
+
+/// Gives the claim up, unless an equal leg waits for the reply. Returns whether one does.
+async fn release_unless_awaited(claim: Option<&ClaimGuard>) -> bool {
+    match claim {
+        Some(claim) => claim.release_unless_awaited().await,
+        None => false,
     }
 }

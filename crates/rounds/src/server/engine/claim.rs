@@ -1,0 +1,201 @@
+//! A claim as its owner sees it: acquired, held, renewed, and settled or released. Rounds and effects are claimed alike.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::core::Core;
+use crate::{
+    server::{
+        ledger::{ClaimId, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Spill},
+        policy::error::FlowError,
+        seal::Digest,
+    },
+    shared::clock::{BoxFuture, Timestamp},
+};
+
+/// What became of an attempt to claim.
+pub(super) enum Acquired {
+    /// The claim is this run's, with the state that spilled for it, if any.
+    Held(ClaimGuard, Option<Vec<u8>>),
+    /// An equal run has settled it, with this outcome if it is still kept.
+    Done(Option<Vec<u8>>),
+    AnsweredOtherwise,
+    Dead,
+    /// An equal run still holds it after the longest wait.
+    StillRunning,
+    /// The leg was cancelled while it waited.
+    Cancelled,
+}
+
+/// Claims, and waits while an equal run holds the claim, for [`Limits::wait`](crate::Limits::wait) at most.
+///
+/// `may_claim` is asked before each attempt; `waits` is called before each wait.
+pub(super) async fn acquire(
+    core: &Arc<Core>,
+    id: ClaimId,
+    mut request: ClaimRequest,
+    leg_token: Option<&CancellationToken>,
+    may_claim: impl AsyncFn(Timestamp) -> Result<(), FlowError>,
+    mut waits: impl FnMut(),
+) -> Result<Acquired, FlowError> {
+    let give_up = request.keep.now + core.limits.wait;
+    loop {
+        request.keep.now = core.now();
+        may_claim(request.keep.now).await?;
+        let running = match core.claim(id, request).await.map_err(FlowError::retry)? {
+            Claimed::Fresh { fence, spilled } => {
+                return Ok(Acquired::Held(ClaimGuard::new(core, id, fence, &request), spilled));
+            }
+            Claimed::Done(outcome) => return Ok(Acquired::Done(outcome)),
+            Claimed::AnsweredOtherwise => return Ok(Acquired::AnsweredOtherwise),
+            Claimed::Dead => return Ok(Acquired::Dead),
+            Claimed::Running(running) => running,
+        };
+        waits();
+        let left = give_up.since(request.keep.now);
+        if left.is_zero() {
+            return Ok(Acquired::StillRunning);
+        }
+        // The owner may have crashed: then its lease lapses.
+        let lapse = core.clock.sleep(left.min(request.lease));
+        // Boxed because few legs wait, and every leg's future would be larger.
+        let cancelled = Box::pin(async {
+            tokio::select! {
+                () = running => false,
+                () = lapse => false,
+                () = cancelled(leg_token) => true,
+            }
+        });
+        if cancelled.await {
+            return Ok(Acquired::Cancelled);
+        }
+    }
+}
+
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A claim that this run holds. If it is dropped before it was settled or released, as by a panic, it is released.
+pub(super) struct ClaimGuard {
+    core: Arc<Core>,
+    id: ClaimId,
+    /// None once it was settled or released.
+    fence: Option<Fence>,
+    owner_lost: OwnerLost,
+    answers: Digest,
+}
+
+impl ClaimGuard {
+    pub(super) fn new(core: &Arc<Core>, id: ClaimId, fence: Fence, request: &ClaimRequest) -> Self {
+        let (core, fence) = (core.clone(), Some(fence));
+        Self { core, id, fence, owner_lost: request.orphan, answers: request.answers }
+    }
+
+    /// The fence that this run holds the claim under.
+    pub(super) fn fence(&self) -> Fence {
+        self.fence.unwrap_or(NO_FENCE)
+    }
+
+    /// What becomes of the claim when its owner is lost or gives it up.
+    pub(super) fn owner_lost(&self) -> OwnerLost {
+        self.owner_lost
+    }
+
+    /// The lease of the claim, from now on.
+    pub(super) fn lease(&self) -> Lease<'_> {
+        Lease { claim: self, due: self.core.clock.sleep(self.core.limits.lease / 3) }
+    }
+
+    /// Whether an equal leg waits for the outcome.
+    pub(super) async fn is_awaited(&self) -> bool {
+        // No run has this fence, so nothing is released.
+        self.core.ledger.release(self.id, NO_FENCE, self.owner_lost, true).await.unwrap_or(false)
+    }
+
+    /// Releases the claim, unless an equal leg waits for the outcome. Returns whether one does.
+    pub(super) async fn release_unless_awaited(&self) -> bool {
+        self.core.ledger.release(self.id, self.fence(), self.owner_lost, true).await.unwrap_or(false)
+    }
+
+    /// Releases the claim, as if its owner had been lost.
+    pub(super) async fn release(self) {
+        let owner_lost = self.owner_lost;
+        self.release_as(owner_lost).await;
+    }
+
+    /// Releases the claim on something that has not run: another run may claim it.
+    pub(super) async fn give_back(self) {
+        self.release_as(OwnerLost::Free).await;
+    }
+
+    async fn release_as(mut self, owner_lost: OwnerLost) {
+        let Some(fence) = self.fence.take() else { return };
+        // If the ledger is away, it may release the claim later, and otherwise the lease lapses.
+        drop(self.core.ledger.release(self.id, fence, owner_lost, false).await);
+    }
+
+    /// Records the outcome. False when another run has taken the claim over.
+    ///
+    /// On an error the claim is still held: dropping it releases it.
+    pub(super) async fn settle(
+        &mut self,
+        outcome: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+    ) -> Result<bool, LedgerError> {
+        let settled = self.core.settle(self.id, self.fence(), self.answers, outcome, spill, spent).await;
+        if settled.is_ok() {
+            self.fence = None;
+        }
+        settled
+    }
+
+    /// Leaves the claim to its lease.
+    pub(super) fn forget(mut self) {
+        self.fence = None;
+    }
+}
+
+impl Drop for ClaimGuard {
+    fn drop(&mut self) {
+        let (Some(fence), Ok(runtime)) = (self.fence.take(), Handle::try_current()) else { return };
+        let (core, id, owner_lost) = (self.core.clone(), self.id, self.owner_lost);
+        runtime.spawn(async move { core.ledger.release(id, fence, owner_lost, false).await });
+    }
+}
+
+/// A fence that no run has: they are counted from one.
+const NO_FENCE: Fence = 0;
+
+/// The lease of a claim that is held: it has to be renewed before it lapses.
+pub(super) struct Lease<'a> {
+    claim: &'a ClaimGuard,
+    due: BoxFuture<'static, ()>,
+}
+
+impl Lease<'_> {
+    /// Resolves when it is time to renew.
+    pub(super) async fn due(&mut self) {
+        self.due.as_mut().await;
+    }
+
+    /// Renews the lease. False when another run has taken the claim over.
+    pub(super) async fn renew(&mut self) -> bool {
+        let ClaimGuard { core, id, .. } = self.claim;
+        let lease = core.limits.lease;
+        let renewed = core.ledger.renew(*id, self.claim.fence(), core.now() + lease).await;
+        // A ledger that is away does not say who owns the claim; settling will. It may be back long before the lease lapses.
+        self.due = core.clock.sleep(pause(lease, renewed.is_ok()));
+        renewed.unwrap_or(true)
+    }
+}
+
+fn pause(lease: Duration, renewed: bool) -> Duration {
+    if renewed { lease / 3 } else { lease / 30 }
+}
