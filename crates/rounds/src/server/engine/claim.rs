@@ -31,19 +31,21 @@ pub(super) enum Acquired {
 
 /// Claims, and waits while an equal run holds the claim, for [`Limits::wait`](crate::Limits::wait) at most.
 ///
-/// `may_claim` is asked before each attempt; `waits` is called before each wait.
+/// An effect names the round that it belongs to. `waits` is called before each wait.
 pub(super) async fn acquire(
     core: &Arc<Core>,
     id: ClaimId,
     mut request: ClaimRequest,
     leg_token: Option<&CancellationToken>,
-    may_claim: impl AsyncFn(Timestamp) -> Result<(), FlowError>,
+    round: Option<OwnRound>,
     mut waits: impl FnMut(),
 ) -> Result<Acquired, FlowError> {
     let give_up = request.keep.now + core.limits.wait;
     loop {
         request.keep.now = core.now();
-        may_claim(request.keep.now).await?;
+        if let Some(round) = round {
+            round.check(core, request.keep.now).await?;
+        }
         let running = match core.claim(id, request).await.map_err(FlowError::retry)? {
             Claimed::Fresh { fence, spilled } => {
                 return Ok(Acquired::Held(ClaimGuard::new(core, id, fence, &request), spilled));
@@ -78,6 +80,32 @@ async fn cancelled(token: Option<&CancellationToken>) {
     match token {
         Some(token) => token.cancelled().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The round that an effect belongs to, and that its run claimed.
+#[derive(Clone, Copy)]
+pub(super) struct OwnRound {
+    pub(super) id: ClaimId,
+    pub(super) fence: Fence,
+    pub(super) expires_at: Timestamp,
+}
+
+impl OwnRound {
+    /// Checks that an effect may begin that the ledger does not know.
+    ///
+    /// It may not in a run that lost its round and has not noticed for so long that the effects of the run that replied are forgotten.
+    /// That happens after the round's token has expired, when no other run begins any more: so a run that still has the round then keeps
+    /// it.
+    async fn check(self, core: &Core, now: Timestamp) -> Result<(), FlowError> {
+        if now < self.expires_at {
+            return Ok(());
+        }
+        match core.ledger.renew(self.id, self.fence, now + core.limits.lease).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
+            Err(error) => Err(FlowError::retry(error)),
+        }
     }
 }
 

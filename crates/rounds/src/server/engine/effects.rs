@@ -9,11 +9,10 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    claim::{self, Acquired, ClaimGuard},
+    claim::{self, Acquired, ClaimGuard, OwnRound},
     view::View,
 };
-use crate::{
-    server::{
+use crate::server::{
         ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
         policy::{
             error::{FlowError, place},
@@ -21,9 +20,7 @@ use crate::{
             observe::Station,
         },
         seal::{Digest, attempt::Attempt, envelope::Span, journal::RecordedFailure},
-    },
-    shared::clock::Timestamp,
-};
+    };
 
 /// The effects of a flow, as far as this leg knows: those that came sealed in the state, and those it has had itself.
 #[derive(Debug, Default)]
@@ -303,27 +300,13 @@ impl View {
         let (id, answers, lease) = (self.once_id(name), self.once_digest(name), core.limits.lease);
         let request = ClaimRequest { answers, keep, lease, orphan: OwnerLost::Free };
         self.frame.onces.known().claimed.push((name.to_owned(), id));
-        let owned = async |now| self.owns_its_round(answered, now).await;
-        match claim::acquire(core, id, request, None, owned, || ()).await? {
+        let Answered { span, fence } = answered;
+        let round = OwnRound { id: self.round.claim(), fence, expires_at: span.expires_at };
+        match claim::acquire(core, id, request, None, Some(round), || ()).await? {
             Acquired::Held(claim, _) => Ok(Turn::Run(Some(claim))),
             Acquired::Done(Some(value)) => Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
             Acquired::StillRunning => Err(FlowError::retry("an effect of this call is still under way")),
             _ => Err(FlowError::EffectLost { name: name.to_owned() }),
-        }
-    }
-
-    /// Whether an effect may begin that the ledger does not know. It may not in a run that was overtaken and has not noticed for so long that
-    /// the effects of the run that replied are forgotten. That happens after the round's token has expired, when no other run begins any more:
-    /// so a run that still has the round then keeps it.
-    async fn owns_its_round(&self, Answered { span, fence }: Answered, now: Timestamp) -> Result<(), FlowError> {
-        if now < span.expires_at {
-            return Ok(());
-        }
-        let core = &self.frame.core;
-        match core.ledger.renew(self.round.claim(), fence, now + core.limits.lease).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
-            Err(error) => Err(FlowError::retry(error)),
         }
     }
 

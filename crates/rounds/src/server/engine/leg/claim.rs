@@ -53,7 +53,7 @@ impl Leg<'_> {
                 self.event(&Station::Waiting);
             }
         };
-        match acquire(self.core, self.round.claim(), request, Some(leg_token), async |_| Ok(()), event).await? {
+        match acquire(self.core, self.round.claim(), request, Some(leg_token), None, event).await? {
             Acquired::Held(claim, _) if expires_at <= self.core.now() => {
                 claim.release().await;
                 Err(self.refuse(Refusal::Expired))
