@@ -90,7 +90,10 @@ fn test() -> io::Result<Vec<Step>> {
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
         redis(),
         nginx(),
-        Step::cargo("run every test, of units, of crates and in the documentation", "test --workspace --exclude rounds-try --all-features"),
+        Step::cargo(
+            "run every test, of units, of crates and in the documentation",
+            "test --workspace --exclude rounds-try --all-features",
+        ),
         Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
             .env("RUSTDOCFLAGS", "-D warnings"),
     ];

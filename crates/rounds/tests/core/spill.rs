@@ -1,6 +1,6 @@
 //! States that are too large for a token, and go into the ledger instead.
 
-use crate::common::{Desk, Reply, Visit, Turn, asks_for_a_retry, ledger::Faulty, ring, secs, small};
+use crate::common::{Desk, Reply, Turn, Visit, asks_for_a_retry, ledger::Faulty, ring, secs, small};
 use rounds::{
     BuildError, FlowError, Given, Limits, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock,
 };

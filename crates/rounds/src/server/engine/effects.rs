@@ -13,14 +13,14 @@ use super::{
     view::View,
 };
 use crate::server::{
-        ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
-        policy::{
-            error::{FlowError, place},
-            limits::Limits,
-            observe::Station,
-        },
-        seal::{Digest, attempt::Attempt, envelope::Span, journal::RecordedFailure},
-    };
+    ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
+    policy::{
+        error::{FlowError, place},
+        limits::Limits,
+        observe::Station,
+    },
+    seal::{Digest, attempt::Attempt, envelope::Span, journal::RecordedFailure},
+};
 
 /// The effects of a flow, as far as this leg knows: those that came sealed in the state, and those it has had itself.
 #[derive(Debug, Default)]
