@@ -1,5 +1,6 @@
 //! What others wrote, made fit for a terminal: nothing in it can move the cursor, turn text around or hide.
 
+use rounds::client::is_harmless;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// One line: also of a text that has several.
@@ -53,15 +54,6 @@ pub(crate) fn short(text: &str, most: usize) -> String {
         return text;
     }
     text.chars().take(most).chain(['…']).collect()
-}
-
-fn is_harmless(c: char) -> bool {
-    let is_invisible = matches!(
-        c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-    );
-    !c.is_control() && !is_invisible
 }
 
 #[cfg(test)]

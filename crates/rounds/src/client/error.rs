@@ -6,7 +6,7 @@ use rmcp::{ErrorData, service::ServiceError};
 use serde_json::Value;
 
 use super::Origin;
-use crate::shared::escape::write_char;
+use crate::shared::{escape::write_char, wire::INVALID_REQUEST_STATE};
 
 /// Why a leg did not end with an outcome. The [`Call`](super::Call) or [`Pending`](super::Pending) that was sent is as it
 /// was, so it can be sent again.
@@ -71,7 +71,7 @@ impl fmt::Display for Data<'_> {
 
 fn is_refused_state(error: &ErrorData) -> bool {
     let reason = error.data.as_ref().and_then(|data| data.get("reason"));
-    reason.is_some_and(|reason| reason == "invalid_request_state")
+    reason.is_some_and(|reason| reason == INVALID_REQUEST_STATE)
 }
 
 /// What is wrong with a server's response.

@@ -102,3 +102,5 @@ pub use ready::{
 pub use responder::{BoxError, Responder};
 pub use saved::LoadError;
 pub use server::{Origin, Server};
+
+pub use crate::shared::escape::is_harmless;

@@ -16,15 +16,13 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    AnswerError, Field, Origin, UserAnswer,
-    reply::{EXPIRES_IN, read_time},
-};
+use super::{AnswerError, Field, Origin, UserAnswer, reply::read_time};
 use crate::shared::{
     check::{InvalidAnswer, check, check_form, required},
     clock::Timestamp,
     kind::QuestionKind,
     order::{ORDER, listed},
+    wire::EXPIRES_IN,
 };
 
 /// How large the questions of a round may be together, in bytes.

@@ -15,10 +15,8 @@ use super::{
 use crate::shared::{
     kind::Method,
     order::{ORDER, arrange, listed},
+    wire::EXPIRES_IN,
 };
-
-/// Where a server says how long its questions are good for: of all in the result, of one with less time in the question.
-pub(super) const EXPIRES_IN: &str = "rounds/expiresInMs";
 
 /// How many questions a round may have.
 const MAX_QUESTIONS: usize = 64;

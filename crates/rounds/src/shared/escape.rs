@@ -18,8 +18,9 @@ pub(crate) fn write_char(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     if is_harmless(c) { f.write_char(c) } else { write!(f, "{}", c.escape_unicode()) }
 }
 
-/// Whether a terminal shows it as what it is.
-pub(crate) fn is_harmless(c: char) -> bool {
+/// Whether a terminal or a page shows this character as what it is. False for control characters, and for those that turn text around or hide
+/// in it.
+pub fn is_harmless(c: char) -> bool {
     let is_deceptive = matches!(
         c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -5,3 +5,4 @@ pub(crate) mod clock;
 pub(crate) mod escape;
 pub(crate) mod kind;
 pub mod order;
+pub(crate) mod wire;

@@ -1,14 +1,12 @@
 //! What a ledger is given to keep, sealed on the way in and opened on the way out: no ledger sees a reply, the value of an
-//! effect or a state, but for [the one in memory](super::MemoryLedger), which is where the keys are.
-
-use std::any::Any;
+//! effect or a state, but for the one in memory, which is where the keys are.
 
 use super::core::Core;
 use crate::{
     server::{
         ledger::{
-            ClaimId, ClaimRequest, Claimed, Fence, LedgerError, MemoryLedger, PrincipalShare, Retention, Spill,
-            record::Place,
+            ClaimId, ClaimRequest, Claimed, Fence, LedgerError, PrincipalShare, Retention, Spill, record::Place,
+            sealed::Sealed,
         },
         seal::Digest,
     },
@@ -69,7 +67,7 @@ impl Core {
 
     /// Whether the ledger is in the memory of this process, where the keys are.
     fn keeps_to_itself(&self) -> bool {
-        (&*self.ledger as &dyn Any).is::<MemoryLedger>()
+        self.ledger.is_beside_the_keys(Sealed)
     }
 
     fn sealed(&self, place: Place, plaintext: Vec<u8>) -> Vec<u8> {

@@ -9,7 +9,7 @@ pub(crate) mod record;
 #[cfg(any(test, feature = "test"))]
 pub mod suite;
 
-use std::{any::Any, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 pub use claim::{Claim, ClaimStep, Fence, OwnerLost};
 pub use memory::MemoryLedger;
@@ -18,6 +18,12 @@ use crate::{
     server::seal::{Digest, FlowId},
     shared::clock::{BoxFuture, Timestamp},
 };
+
+pub(crate) mod sealed {
+    /// An argument that only this crate can pass.
+    #[derive(Debug)]
+    pub struct Sealed;
+}
 
 /// Where claims and replies are kept.
 ///
@@ -29,7 +35,14 @@ use crate::{
 /// Whatever it is given to keep is sealed under the server's keys, and bound to its place: a ledger reads nothing of what it
 /// keeps, and who can write to its store can forge nothing. Nor are the names its own: the flow's name and the effects' are
 /// digests. Only a [`MemoryLedger`], which lives where the keys do, is given things to keep as they are.
-pub trait Ledger: Any + Send + Sync {
+pub trait Ledger: Send + Sync + 'static {
+    /// Whether it is the ledger in memory, which keeps what it is given as it is. Only this crate can name the argument's type, so no other
+    /// ledger can say so, and none that wraps one can pass it on.
+    #[doc(hidden)]
+    fn is_beside_the_keys(&self, _: sealed::Sealed) -> bool {
+        false
+    }
+
     /// Records what the first token of a flow could not carry, before the token leaves. It is given to every run of its round. This is
     /// the only step that a first leg takes: a question whose token carries everything has no record until its answer arrives.
     ///

@@ -2,6 +2,8 @@
 
 use rmcp::ErrorData;
 
+use crate::shared::wire::INVALID_REQUEST_STATE;
+
 /// The reason a leg was refused. It goes to the log, never to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
@@ -82,7 +84,7 @@ impl Refusal {
     pub(crate) fn frozen() -> ErrorData {
         ErrorData::invalid_params(
             "Invalid or expired requestState",
-            Some(serde_json::json!({ "reason": "invalid_request_state" })),
+            Some(serde_json::json!({ "reason": INVALID_REQUEST_STATE })),
         )
     }
 }

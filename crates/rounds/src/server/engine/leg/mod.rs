@@ -56,9 +56,6 @@ use crate::{
     shared::order,
 };
 
-/// Where a question says how long it is good for.
-const EXPIRES_IN: &str = "rounds/expiresInMs";
-
 /// A request, and the context it came with. In a box: a future has room for all it was given until it ends, and this is handed
 /// on through several of them.
 type Given<X> = Box<(X, RequestContext<RoleServer>)>;

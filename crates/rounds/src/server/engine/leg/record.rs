@@ -3,20 +3,23 @@
 use rmcp::model::{InputRequests, InputRequiredResult};
 
 use super::{
-    EXPIRES_IN, Leg,
+    Leg,
     seal::{Concluded, Minted, millis, told},
 };
-use crate::server::{
-    engine::{
-        claim::ClaimGuard,
-        exchange::{Exchange, Response},
-        frame::Frame,
-        reply::Reply,
-        stop::{Stop, overtaken, unavailable},
+use crate::{
+    server::{
+        engine::{
+            claim::ClaimGuard,
+            exchange::{Exchange, Response},
+            frame::Frame,
+            reply::Reply,
+            stop::{Stop, overtaken, unavailable},
+        },
+        ledger::{LedgerError, Spill},
+        policy::observe::Station,
+        seal::{envelope::Envelope, refusal::Refusal, token},
     },
-    ledger::{LedgerError, Spill},
-    policy::observe::Station,
-    seal::{envelope::Envelope, refusal::Refusal, token},
+    shared::wire::EXPIRES_IN,
 };
 
 impl Leg<'_> {

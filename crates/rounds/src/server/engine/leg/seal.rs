@@ -8,7 +8,7 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{EXPIRES_IN, Leg, run::Ran};
+use super::{Leg, run::Ran};
 use crate::{
     server::{
         engine::{
@@ -29,7 +29,7 @@ use crate::{
             token,
         },
     },
-    shared::{clock::Timestamp, order},
+    shared::{clock::Timestamp, order, wire::EXPIRES_IN},
 };
 
 /// A token that is about to leave.

@@ -1,0 +1,7 @@
+//! Names on the wire that both halves know.
+
+/// The `_meta` member that says how many milliseconds a question is good for: of a result for its whole round, of a question for itself.
+pub(crate) const EXPIRES_IN: &str = "rounds/expiresInMs";
+
+/// The `reason` in the data of the frozen error.
+pub(crate) const INVALID_REQUEST_STATE: &str = "invalid_request_state";
