@@ -60,6 +60,7 @@ mod order;
 mod origin;
 #[cfg(feature = "port")]
 mod port;
+mod print;
 
 use std::{
     convert::Infallible,

@@ -7,7 +7,7 @@
 //! - `a_peer_that_was_kept_stays_open`
 //!
 //! The order of members in a question is different, too, and is not looked at: `questions_are_printed_as_rmcp_prints_them`, in
-//! `dispatch`, compares what they mean.
+//! `print`, compares what they mean.
 
 use std::{cell::Cell, iter};
 

@@ -1,0 +1,239 @@
+//! Messages in JSON, as rmcp prints them.
+
+use std::{borrow::Cow, collections::BTreeMap, mem};
+
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema, Extensions, InputRequest,
+    InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcResponse, MetaObject, ObjectTypeConst,
+    PrimitiveSchemaDefinition, RequestId, ResultType, ServerJsonRpcMessage, ServerResult,
+};
+use rounds::order::ORDER;
+use serde_json::Value;
+
+/// Prints a message.
+pub(crate) fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
+    match message {
+        JsonRpcMessage::Response(JsonRpcResponse { id, result: ServerResult::InputRequiredResult(asks), .. })
+            if ALL_IS_PRINTED =>
+        {
+            print_asks(body, id, asks)
+        }
+        _ => serde_json::to_writer(body, message),
+    }
+}
+
+/// Whether what is printed of questions here is all that they have. A field that a later rmcp adds makes a type larger, unless it has
+/// no size itself, and its questions rmcp's to print.
+const ALL_IS_PRINTED: bool = size_of::<InputRequiredResult>()
+    == size_of::<(ResultType, Option<InputRequests>, Option<String>, Option<MetaObject>)>()
+    && size_of::<ElicitRequest>() == size_of::<(ElicitationCreateRequestMethod, ElicitRequestParams, Extensions)>()
+    && size_of::<ElicitationSchema>()
+        == size_of::<(
+            Option<Cow<'_, str>>,
+            ObjectTypeConst,
+            Option<Cow<'_, str>>,
+            BTreeMap<String, PrimitiveSchemaDefinition>,
+            Option<Vec<String>>,
+            Option<Vec<String>>,
+            Option<Cow<'_, str>>,
+        )>();
+
+/// Prints questions as rmcp does, but for the order of members. rmcp prints a request by way of a `Value`, and a schema by way of a
+/// copy, which costs more than all else of the message.
+fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> serde_json::Result<()> {
+    let mut message = Object::begin(to);
+    text(message.member("jsonrpc"), "2.0");
+    serde_json::to_writer(message.member("id"), id)?;
+    let mut result = Object::begin(message.member("result"));
+    serde_json::to_writer(result.member("resultType"), &asks.result_type)?;
+    if let Some(asked) = &asks.input_requests {
+        let mut requests = Object::begin(result.member("inputRequests"));
+        let order = asks.meta.as_ref().and_then(|meta| meta.get(ORDER));
+        let order: Vec<_> = order.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        for (key, request) in in_order(asked, &order) {
+            print_request(requests.member(key), request)?;
+        }
+        requests.end();
+    }
+    if let Some(state) = &asks.request_state {
+        text(result.member("requestState"), state);
+    }
+    if let Some(meta) = &asks.meta {
+        serde_json::to_writer(result.member("_meta"), meta)?;
+    }
+    result.end();
+    message.end();
+    Ok(())
+}
+
+fn print_request(to: &mut Vec<u8>, request: &InputRequest) -> serde_json::Result<()> {
+    match request {
+        InputRequest::Elicitation(ElicitRequest {
+            method,
+            params: ElicitRequestParams::FormElicitationParams { meta, message, requested_schema },
+            extensions,
+            ..
+        }) if extensions.is_empty() => {
+            let mut request = Object::begin(to);
+            serde_json::to_writer(request.member("method"), method)?;
+            let mut params = Object::begin(request.member("params"));
+            text(params.member("mode"), "form");
+            if let Some(meta) = meta {
+                serde_json::to_writer(params.member("_meta"), meta)?;
+            }
+            text(params.member("message"), message);
+            print_schema(params.member("requestedSchema"), requested_schema)?;
+            params.end();
+            request.end();
+            Ok(())
+        }
+        // By rmcp's own way, which also finds metadata in extensions.
+        other => serde_json::to_writer(to, other),
+    }
+}
+
+fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Result<()> {
+    let mut object = Object::begin(to);
+    if let Some(schema) = &schema.schema {
+        text(object.member("$schema"), schema);
+    }
+    serde_json::to_writer(object.member("type"), &schema.type_)?;
+    if let Some(title) = &schema.title {
+        text(object.member("title"), title);
+    }
+    let mut properties = Object::begin(object.member("properties"));
+    for (name, field) in in_order(&schema.properties, schema.property_order.as_deref().unwrap_or_default()) {
+        serde_json::to_writer(properties.member(name), field)?;
+    }
+    properties.end();
+    if let Some(required) = &schema.required {
+        serde_json::to_writer(object.member("required"), required)?;
+    }
+    if let Some(description) = &schema.description {
+        text(object.member("description"), description);
+    }
+    object.end();
+    Ok(())
+}
+
+/// The members that have a place first, each in its first one, and then the others.
+fn in_order<'a, T, S: AsRef<str>>(
+    members: &'a BTreeMap<String, T>,
+    order: &'a [S],
+) -> impl Iterator<Item = (&'a String, &'a T)> {
+    let is_placed = |places: &[S], name: &str| places.iter().any(|place| place.as_ref() == name);
+    let placed = order.iter().enumerate().filter(move |(at, name)| !is_placed(&order[..*at], name.as_ref()));
+    let placed = placed.filter_map(|(_, name)| members.get_key_value(name.as_ref()));
+    placed.chain(members.iter().filter(move |(name, _)| !is_placed(order, name)))
+}
+
+/// An object that is being printed.
+struct Object<'a> {
+    to: &'a mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'a> Object<'a> {
+    fn begin(to: &'a mut Vec<u8>) -> Self {
+        to.push(b'{');
+        Self { to, is_empty: true }
+    }
+
+    /// Where the value of this member is to be printed.
+    fn member(&mut self, name: &str) -> &mut Vec<u8> {
+        if !mem::replace(&mut self.is_empty, false) {
+            self.to.push(b',');
+        }
+        text(self.to, name);
+        self.to.push(b':');
+        self.to
+    }
+
+    fn end(self) {
+        self.to.push(b'}');
+    }
+}
+
+/// Prints a text.
+fn text(to: &mut Vec<u8>, text: &str) {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // Most are plain, and to look at all bytes of them is quicker than to stop where one is not.
+    if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
+        to.reserve(text.len() + 2);
+        to.push(b'"');
+        to.extend_from_slice(text.as_bytes());
+        to.push(b'"');
+    } else {
+        // A text can be printed, and memory takes it.
+        let _ = serde_json::to_writer(to, text);
+    }
+}
+
+#[cfg(test)]
+#[expect(deprecated, reason = "SEP-2577 deprecates sampling and roots, and a server may still ask for them")]
+mod tests {
+    use rmcp::model::{CreateMessageRequest, CreateMessageRequestParams, ListRootsRequest, RequestMetaObject};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_text_is_printed_with_what_has_to_be_escaped() -> Result<(), Box<dyn std::error::Error>> {
+        for character in (0..0x200).filter_map(char::from_u32) {
+            let (given, mut printed) = (format!("so{character}"), Vec::new());
+            text(&mut printed, &given);
+            assert_eq!(String::from_utf8(printed)?, serde_json::to_string(&given)?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn questions_are_printed_as_rmcp_prints_them() -> Result<(), Box<dyn std::error::Error>> {
+        const { assert!(ALL_IS_PRINTED, "print what is new in rmcp, too") };
+        let mut schema = ElicitationSchema::builder().required_email("to").optional_bool("a copy", false).build()?;
+        schema.schema = Some("https://json-schema.org/draft/2020-12/schema".into());
+        (schema.title, schema.description) = (Some("A letter".into()), Some("of one page".into()));
+        let meta = |from: &str| RequestMetaObject::from(serde_json::Map::from_iter([("from".to_owned(), json!(from))]));
+        let form = |meta| ElicitRequestParams::FormElicitationParams {
+            meta,
+            message: "To \"whom\"?".to_owned(),
+            requested_schema: schema.clone(),
+        };
+        let url = ElicitRequestParams::UrlElicitationParams {
+            meta: None,
+            message: "Sign in".to_owned(),
+            url: "https://here.example/".to_owned(),
+            elicitation_id: "1".to_owned(),
+        };
+        let mut extended = ElicitRequest::new(form(Some(meta("the parameters"))));
+        extended.extensions.insert(meta("the extensions"));
+        let requests = InputRequests::from([
+            ("form".to_owned(), InputRequest::Elicitation(ElicitRequest::new(form(None)))),
+            ("form_meta".to_owned(), InputRequest::Elicitation(ElicitRequest::new(form(Some(meta("the parameters")))))),
+            ("extended".to_owned(), InputRequest::Elicitation(extended)),
+            ("url".to_owned(), InputRequest::Elicitation(ElicitRequest::new(url))),
+            ("roots".to_owned(), InputRequest::ListRoots(ListRootsRequest::default())),
+            (
+                "sampling".to_owned(),
+                InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(vec![], 100))),
+            ),
+        ]);
+        let mut all = InputRequiredResult::new(Some(requests), Some("a state".to_owned()));
+        all.meta = Some(MetaObject(serde_json::Map::from_iter([("rounds/expiresInMs".to_owned(), json!(1))])));
+        // A `Value` knows no order.
+        for order in [None, Some(vec![]), Some(vec!["to", "a copy"]), Some(vec!["to", "no such", "to"])] {
+            schema.property_order = order.map(|order| order.into_iter().map(str::to_owned).collect());
+            let mut printed = Vec::new();
+            print_schema(&mut printed, &schema)?;
+            assert_eq!(String::from_utf8(printed)?, serde_json::to_string(&schema)?);
+        }
+        for asks in [all, InputRequiredResult::from_request_state("a state"), InputRequiredResult::new(None, None)] {
+            let result = ServerResult::InputRequiredResult(asks);
+            let message = ServerJsonRpcMessage::response(result, RequestId::String("1".into()));
+            let mut printed = Vec::new();
+            print(&mut printed, &message)?;
+            assert_eq!(serde_json::from_slice::<Value>(&printed)?, serde_json::to_value(&message)?);
+        }
+        Ok(())
+    }
+}
