@@ -19,10 +19,12 @@ use http_body::{Body, Frame};
 use rmcp::{
     ServerHandler,
     model::{
-        CallToolRequest, CallToolRequestParams, ClientRequest, DiscoverRequest, DiscoverRequestParams,
-        GetPromptRequest, GetPromptRequestParams, InputResponses, JsonObject, ListPromptsRequest,
-        ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
-        ReadResourceRequest, ReadResourceRequestParams, RequestId, RequestMetaObject,
+        ArgumentInfo, CallToolRequest, CallToolRequestParams, CancelTaskParams, CancelTaskRequest, ClientRequest,
+        CompleteRequest, CompleteRequestParams, CompletionContext, DiscoverRequest, DiscoverRequestParams,
+        GetPromptRequest, GetPromptRequestParams, GetTaskParams, GetTaskRequest, InputResponses, JsonObject,
+        ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest,
+        PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, Reference, RequestId,
+        RequestMetaObject, UpdateTaskParams, UpdateTaskRequest,
     },
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
@@ -32,6 +34,8 @@ use serde::{
 };
 use serde_json::Value;
 
+use crate::line::PROGRESS_TOKEN;
+
 /// A request as its handler is to get it.
 pub(crate) struct Accepted {
     pub(crate) id: RequestId,
@@ -39,76 +43,52 @@ pub(crate) struct Accepted {
     pub(crate) request: ClientRequest,
 }
 
-/// The method of a request whose head leaves it to the body.
-pub(crate) fn head(head: &http::Request<impl Body>, config: &StreamableHttpServerConfig) -> Option<&'static str> {
-    let Counting { version, method, content_type, accept, host, name: _ } = Counting::of(head.headers())?;
+/// The method of a request whose head leaves it to the body. Whether its origin is served, the caller decides, if it names one.
+pub(crate) fn head(
+    head: &http::Request<impl Body>,
+    config: &StreamableHttpServerConfig,
+    is_served: impl FnOnce(&str) -> bool,
+) -> Option<&'static str> {
+    let Counting { version, method, content_type, accept, host, origin, name: _ } = Counting::of(head.headers())?;
     // As HTTP/2 has it, where no header does.
     let host = host.or_else(|| Some(head.uri().authority()?.as_str()))?;
     let is_accepted = head.method() == Method::POST
         && version? == ProtocolVersion::V_2026_07_28.as_str()
         && content_type?.starts_with(JSON)
         && accept.is_some_and(|given| given.contains(JSON) && given.contains(EVENT_STREAM))
-        && is_allowed(host, &config.allowed_hosts);
+        && is_allowed(host, &config.allowed_hosts)
+        && origin.is_none_or(is_served);
     METHODS.into_iter().find(|known| method == Some(known)).filter(|_| is_accepted)
 }
 
-/// The request in a body, if it can be answered with one message.
+/// The request in a body. If it `may_stream`, it may ask for notifications.
 pub(crate) fn body(
     body: &[u8],
     method: &'static str,
     headers: &HeaderMap,
     handler: &impl ServerHandler,
+    may_stream: bool,
 ) -> Option<Accepted> {
     // That it is text is found out for all of it at once: the parser would do it string by string.
     let Object(message): Object<Message<'_>> = serde_json::from_str(str::from_utf8(body).ok()?).ok()?;
-    let Params { meta, name, uri, arguments, input_responses, request_state, cursor } = message.params.0;
-    let meta = RequestMetaObject::from(meta);
-    if message.jsonrpc != "2.0" || message.method != method || !is_self_contained(&meta) {
+    let mut params = message.params.0;
+    let meta = RequestMetaObject::from(mem::take(&mut params.meta));
+    if message.jsonrpc != "2.0" || message.method != method || !is_self_contained(&meta, may_stream) {
         return None;
     }
     // It was seen in the head that there is no second one.
-    let named = |of: &str| headers.get(&NAME).is_some_and(|name| name == of) && !of.starts_with(ENCODED);
-    // What a method has no use for is rmcp's to ignore.
-    let request = match (method, name, uri, cursor) {
-        ("tools/call", Some(name), None, None) if named(&name) && !takes_headers(handler, &name) => {
-            let mut params = CallToolRequestParams::new(name);
-            (params.arguments, params.input_responses, params.request_state) =
-                (arguments, input_responses, request_state);
-            CallToolRequest::new(params).into()
-        }
-        ("prompts/get", Some(name), None, None) if named(&name) => {
-            let mut params = GetPromptRequestParams::new(name);
-            (params.arguments, params.input_responses, params.request_state) =
-                (arguments, input_responses, request_state);
-            GetPromptRequest::new(params).into()
-        }
-        ("resources/read", None, Some(uri), None) if named(&uri) && arguments.is_none() => {
-            let mut params = ReadResourceRequestParams::new(uri);
-            (params.input_responses, params.request_state) = (input_responses, request_state);
-            ReadResourceRequest::new(params).into()
-        }
-        (method, None, None, cursor) if arguments.is_none() && input_responses.is_none() && request_state.is_none() => {
-            let page = PaginatedRequestParams::default().with_cursor(cursor);
-            match method {
-                "tools/list" => ListToolsRequest::with_param(page).into(),
-                "prompts/list" => ListPromptsRequest::with_param(page).into(),
-                "resources/list" => ListResourcesRequest::with_param(page).into(),
-                "resources/templates/list" => ListResourceTemplatesRequest::with_param(page).into(),
-                "server/discover" if page.cursor.is_none() => DiscoverRequest::new(DiscoverRequestParams {}).into(),
-                _ => return None,
-            }
-        }
-        _ => return None,
-    };
+    let is_named = |of: &str| headers.get(&NAME).is_some_and(|name| name == of) && !of.starts_with(ENCODED);
+    let request = params.into_request(method, is_named, handler)?;
     Some(Accepted { id: message.id, meta, request })
 }
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// How a header begins whose value had to be encoded.
 const ENCODED: &str = "=?base64?";
 static NAME: HeaderName = HeaderName::from_static("mcp-name");
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 12] = [
     "tools/call",
     "prompts/get",
     "resources/read",
@@ -117,6 +97,10 @@ const METHODS: [&str; 8] = [
     "resources/list",
     "resources/templates/list",
     "server/discover",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+    "completion/complete",
 ];
 
 /// Every method in one shape, so that a body is read once and from front to back. A field that is not here, or twice in the
@@ -139,10 +123,151 @@ struct Params {
     meta: JsonObject,
     name: Option<String>,
     uri: Option<String>,
+    task_id: Option<String>,
     arguments: Option<JsonObject>,
     input_responses: Option<InputResponses>,
     request_state: Option<String>,
     cursor: Option<String>,
+    r#ref: Option<Reference>,
+    argument: Option<ArgumentInfo>,
+    context: Option<CompletionContext>,
+}
+
+impl Params {
+    /// The request of a method, if there is nothing that the method has no use for. That is rmcp's to ignore.
+    fn into_request(
+        self,
+        method: &str,
+        is_named: impl Fn(&str) -> bool,
+        handler: &impl ServerHandler,
+    ) -> Option<ClientRequest> {
+        match method {
+            "tools/call" | "prompts/get" | "resources/read" => self.into_flow(method, is_named, handler),
+            "completion/complete" => self.into_completion(),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.into_task(method, is_named),
+            _ => self.into_page(method),
+        }
+    }
+
+    fn into_flow(
+        self,
+        method: &str,
+        is_named: impl Fn(&str) -> bool,
+        handler: &impl ServerHandler,
+    ) -> Option<ClientRequest> {
+        let Self {
+            meta: _,
+            name,
+            uri,
+            task_id: None,
+            arguments,
+            input_responses,
+            request_state,
+            cursor: None,
+            r#ref: None,
+            argument: None,
+            context: None,
+        } = self
+        else {
+            return None;
+        };
+        match (method, name, uri) {
+            ("tools/call", Some(name), None) if is_named(&name) && !takes_headers(handler, &name) => {
+                let mut params = CallToolRequestParams::new(name);
+                (params.arguments, params.input_responses, params.request_state) =
+                    (arguments, input_responses, request_state);
+                Some(CallToolRequest::new(params).into())
+            }
+            ("prompts/get", Some(name), None) if is_named(&name) => {
+                let mut params = GetPromptRequestParams::new(name);
+                (params.arguments, params.input_responses, params.request_state) =
+                    (arguments, input_responses, request_state);
+                Some(GetPromptRequest::new(params).into())
+            }
+            ("resources/read", None, Some(uri)) if is_named(&uri) && arguments.is_none() => {
+                let mut params = ReadResourceRequestParams::new(uri);
+                (params.input_responses, params.request_state) = (input_responses, request_state);
+                Some(ReadResourceRequest::new(params).into())
+            }
+            _ => None,
+        }
+    }
+
+    fn into_page(self, method: &str) -> Option<ClientRequest> {
+        let Self {
+            meta: _,
+            name: None,
+            uri: None,
+            task_id: None,
+            arguments: None,
+            input_responses: None,
+            request_state: None,
+            cursor,
+            r#ref: None,
+            argument: None,
+            context: None,
+        } = self
+        else {
+            return None;
+        };
+        let page = PaginatedRequestParams::default().with_cursor(cursor);
+        Some(match method {
+            "tools/list" => ListToolsRequest::with_param(page).into(),
+            "prompts/list" => ListPromptsRequest::with_param(page).into(),
+            "resources/list" => ListResourcesRequest::with_param(page).into(),
+            "resources/templates/list" => ListResourceTemplatesRequest::with_param(page).into(),
+            "server/discover" if page.cursor.is_none() => DiscoverRequest::new(DiscoverRequestParams {}).into(),
+            _ => return None,
+        })
+    }
+
+    fn into_task(self, method: &str, is_named: impl Fn(&str) -> bool) -> Option<ClientRequest> {
+        let Self {
+            meta: _,
+            name: None,
+            uri: None,
+            task_id: Some(id),
+            arguments: None,
+            input_responses,
+            request_state: None,
+            cursor: None,
+            r#ref: None,
+            argument: None,
+            context: None,
+        } = self
+        else {
+            return None;
+        };
+        match (method, input_responses) {
+            _ if !is_named(&id) => None,
+            ("tasks/get", None) => Some(GetTaskRequest::new(GetTaskParams::new(id)).into()),
+            ("tasks/update", Some(answers)) => Some(UpdateTaskRequest::new(UpdateTaskParams::new(id, answers)).into()),
+            ("tasks/cancel", None) => Some(CancelTaskRequest::new(CancelTaskParams::new(id)).into()),
+            _ => None,
+        }
+    }
+
+    fn into_completion(self) -> Option<ClientRequest> {
+        let Self {
+            meta: _,
+            name: None,
+            uri: None,
+            task_id: None,
+            arguments: None,
+            input_responses: None,
+            request_state: None,
+            cursor: None,
+            r#ref: Some(of),
+            argument: Some(argument),
+            context,
+        } = self
+        else {
+            return None;
+        };
+        let mut params = CompleteRequestParams::new(of, argument);
+        params.context = context;
+        Some(CompleteRequest::new(params).into())
+    }
 }
 
 /// What is read from an object, and from nothing else: derived code also takes an array of its fields in their order, which rmcp does not, and
@@ -169,12 +294,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Whether a request says of itself all that has to be known, and nothing that asks for more than one message.
-fn is_self_contained(meta: &RequestMetaObject) -> bool {
+/// Whether a request says of itself all that has to be known, and asks for notifications only if it may.
+fn is_self_contained(meta: &RequestMetaObject, may_stream: bool) -> bool {
     let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+    let is_left_out_or = |key: &str, is_valid: &dyn Fn() -> bool| !meta.contains_key(key) || (may_stream && is_valid());
     meta.get(version).and_then(Value::as_str) == Some(ProtocolVersion::V_2026_07_28.as_str())
-        && !meta.contains_key("progressToken")
-        && !meta.contains_key("io.modelcontextprotocol/logLevel")
+        && is_left_out_or(PROGRESS_TOKEN, &|| meta.get_progress_token().is_some())
+        && is_left_out_or(LOG_LEVEL, &|| meta.log_level().is_some())
         && meta.client_capabilities().is_some()
 }
 
@@ -196,6 +322,7 @@ struct Counting<'a> {
     content_type: Option<&'a str>,
     accept: Option<&'a str>,
     host: Option<&'a str>,
+    origin: Option<&'a str>,
 }
 
 impl<'a> Counting<'a> {
@@ -210,8 +337,7 @@ impl<'a> Counting<'a> {
                 "content-type" => &mut counting.content_type,
                 "accept" => &mut counting.accept,
                 "host" => &mut counting.host,
-                // Whether rmcp was told to look at origins is not for others to see.
-                "origin" => return None,
+                "origin" => &mut counting.origin,
                 _ => continue,
             };
             if place.replace(value.to_str().ok()?).is_some() {

@@ -4,11 +4,12 @@ use std::{
     any::Any,
     convert::Infallible,
     fmt::Display,
-    future::{Future, pending, ready},
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -17,30 +18,31 @@ use http::{
     header::{CACHE_CONTROL, CONTENT_TYPE},
     request::Parts,
 };
+use http_body::Body;
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
-    model::{
-        ClientCapabilities, ErrorCode, Implementation, InitializeRequestParams, ProtocolVersion, RequestId,
-        RequestMetaObject, ServerJsonRpcMessage, ServerResult,
-    },
-    service::{Peer, RequestContext, RunningService, RxJsonRpcMessage, Service, TxJsonRpcMessage, serve_directly},
-    transport::Transport,
+    ErrorData, ServerHandler,
+    model::{ErrorCode, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult},
+    service::{RequestContext, Service},
+    transport::streamable_http_server::StreamableHttpServerConfig,
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{Dispatch, dispatcher::with_default};
+use tracing::Instrument;
 
 use crate::{
     accept::Accepted,
+    events::{ENOUGH, Reader},
+    line::Line,
     log::{Cut, Rare},
-    print::print,
+    print::{BEGIN, END, event},
+    stream::Stream,
 };
 
 /// How rmcp answers, and so how it is answered here.
 pub(crate) type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// What one message is sent as.
+/// What a response is that is one message.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Json,
@@ -48,36 +50,47 @@ pub(crate) enum Form {
     EventStream,
 }
 
-/// Runs the handler, and makes a response of what it says. When `stop` comes first, it is the one that rmcp gives then.
+/// Runs the handler, and makes a response of what it says: one message, or a stream from the first notification on. When the server stops first, it is
+/// the response that rmcp gives then.
 pub(crate) fn answer<H: ServerHandler>(
     handler: Arc<H>,
-    peer: Peer<RoleServer>,
+    line: Line,
     accepted: Accepted,
     head: Parts,
-    stop: &CancellationToken,
+    config: &StreamableHttpServerConfig,
     form: Form,
 ) -> impl Future<Output = BoxResponse> + Send {
     let Accepted { id, meta, request } = accepted;
     tracing::debug!(id = ?Cut(&id), method = request.method(), "received request");
-    let mut context = RequestContext::new(id.clone(), peer);
+    let mut context = RequestContext::new(id.clone(), line.peer().clone());
     context.meta = meta;
     context.extensions.insert(head);
     // What rmcp leaves behind when it takes the metadata out.
     context.extensions.insert(RequestMetaObject::default());
     let cancelled = context.ct.clone();
+    let reader = line.events.clone().map(Reader::of);
     let asked = id.clone();
     // It can outlive the connection, and so it owns what it needs.
     let handler = boxed(|| async move {
-        let said = Service::handle_request(&*handler, request, context).await;
-        response(said, asked, form)
+        let _line = line;
+        let result = Service::handle_request(&*handler, request, context).await;
+        Said::new(result, asked)
     });
     let running = Running { cancelled, handler: Some(handler) };
     // The future has room for these, and not for what the handler was given.
     async move {
-        tokio::select! {
+        let begun = tokio::select! {
             biased;
-            answered = running => answered.unwrap_or_else(|panicked| response(Err(panicked), id, form)),
-            () = stop.cancelled() => failure("empty response", "no response message received from handler"),
+            begun = Beginning::new(running, reader) => begun,
+            () = config.cancellation_token.cancelled() => {
+                return failure("empty response", "no response message received from handler");
+            }
+        };
+        match begun {
+            Begun::Answered(said, before) => {
+                response(said.unwrap_or_else(|panicked| Said::new(Err(panicked), id)), before, form)
+            }
+            Begun::Streams(running, reader) => stream(running, reader, id, config),
         }
     }
 }
@@ -90,24 +103,24 @@ pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
 
 /// A handler at work. It is told when nobody waits for it any more, and goes on to its end: what it has begun is not broken off.
 struct Running {
-    handler: Option<Pin<Box<dyn Future<Output = BoxResponse> + Send>>>,
+    handler: Option<Pin<Box<dyn Future<Output = Said> + Send>>>,
     cancelled: CancellationToken,
 }
 
 impl Future for Running {
-    /// What it answers, or that it panicked.
-    type Output = Result<BoxResponse, ErrorData>;
+    /// What it says, or that it panicked.
+    type Output = Result<Said, ErrorData>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(handler) = &mut self.handler else { return Poll::Pending };
         // Other requests of this connection have nothing to do with it.
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(cx)));
-        let answered = match polled {
+        let said = match polled {
             Ok(polled) => Ok(ready!(polled)),
             Err(panic) => Err(panicked(&*panic)),
         };
         self.handler = None;
-        Poll::Ready(answered)
+        Poll::Ready(said)
     }
 }
 
@@ -127,41 +140,146 @@ fn panicked(panic: &(dyn Any + Send)) -> ErrorData {
     ErrorData::internal_error("the handler panicked", None)
 }
 
-fn response(said: Result<ServerResult, ErrorData>, id: RequestId, form: Form) -> BoxResponse {
-    let (status, message) = match said {
-        Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
-        Err(error) => {
-            static ERRORS: Rare = Rare::new();
-            if let Some(more) = ERRORS.passes() {
-                tracing::warn!(id = ?Cut(&id), error = ?Cut(&error), more, "response error");
-            }
-            (status(error.code), ServerJsonRpcMessage::error(error, Some(id)))
+/// How a response begins.
+enum Begun {
+    /// The handler has ended, and this was sent before.
+    Answered(Result<Said, ErrorData>, Vec<u8>),
+    /// Something was sent, and the handler goes on.
+    Streams(Running, Reader),
+}
+
+/// Polls a handler until it has ended, or until it waits for something else than its own notifications to be taken.
+///
+/// A notification is taken by another task, and its handler waits for that. So when one has arrived, the handler will most likely go on within a few turns
+/// of the runtime: what it sends then goes out in the same write, and often its result does, too.
+struct Beginning {
+    handler: Option<(Running, Option<Reader>)>,
+    /// When the first notification came.
+    first: Option<Instant>,
+    seen: usize,
+    /// Turns since the last one came.
+    turns: u8,
+}
+
+/// How many turns of the runtime a notification waits for the next one.
+const TURNS: u8 = 8;
+
+/// How long the first notification waits at most, as long as others follow it.
+const DELAY: Duration = Duration::from_millis(1);
+
+impl Beginning {
+    fn new(running: Running, reader: Option<Reader>) -> Self {
+        Self { handler: Some((running, reader)), first: None, seen: 0, turns: 0 }
+    }
+
+    /// Whether a handler that has sent this many bytes may be about to send more.
+    fn is_sending(&mut self, bytes: usize) -> bool {
+        if bytes > self.seen {
+            (self.seen, self.turns) = (bytes, 0);
         }
-    };
-    let event_stream = matches!(form, Form::EventStream) && status == StatusCode::OK;
-    let mut body = Vec::with_capacity(ROOM);
-    if event_stream {
-        body.extend_from_slice(b"data: ");
+        self.turns += 1;
+        let first = *self.first.get_or_insert_with(Instant::now);
+        self.turns <= TURNS && bytes < ENOUGH && first.elapsed() < DELAY
     }
-    if let Err(error) = print(&mut body, &message) {
-        return failure("serialize json response", error);
+}
+
+impl Future for Beginning {
+    type Output = Begun;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Begun> {
+        let Some((running, reader)) = &mut self.handler else { return Poll::Pending };
+        if let Poll::Ready(said) = Pin::new(running).poll(cx) {
+            let before = reader.as_ref().map(Reader::end).unwrap_or_default();
+            return Poll::Ready(Begun::Answered(said, before));
+        }
+        let bytes = reader.as_ref().map_or(0, |reader| reader.waiting(cx));
+        if bytes == 0 {
+            return Poll::Pending;
+        }
+        if self.is_sending(bytes) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        match self.handler.take() {
+            Some((running, Some(reader))) => Poll::Ready(Begun::Streams(running, reader)),
+            _ => Poll::Pending,
+        }
     }
-    let mut headers = HeaderMap::new();
-    if event_stream {
-        body.extend_from_slice(b"\n\n");
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-        headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    } else {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+}
+
+/// What a handler says in the end, as an event of a stream.
+struct Said {
+    status: StatusCode,
+    event: serde_json::Result<Vec<u8>>,
+}
+
+impl Said {
+    fn new(result: Result<ServerResult, ErrorData>, id: RequestId) -> Self {
+        let (status, message) = match result {
+            Ok(result) => (StatusCode::OK, ServerJsonRpcMessage::response(result, id)),
+            Err(error) => {
+                static ERRORS: Rare = Rare::new();
+                if let Some(more) = ERRORS.passes() {
+                    tracing::warn!(id = ?Cut(&id), error = ?Cut(&error), more, "response error");
+                }
+                (status(error.code), ServerJsonRpcMessage::error(error, Some(id)))
+            }
+        };
+        let mut printed = Vec::with_capacity(ROOM);
+        let event = event(&mut printed, &message).map(|()| printed);
+        Self { status, event }
     }
-    let mut response = Response::new(Full::from(body).boxed());
-    (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    response
 }
 
 /// Most answers fit.
 const ROOM: usize = 1024;
+
+/// The response to a request whose handler has ended, after it has sent these events.
+fn response(said: Said, before: Vec<u8>, form: Form) -> BoxResponse {
+    let event = match said.event {
+        Ok(event) => event,
+        Err(error) => return failure("serialize json response", error),
+    };
+    if !before.is_empty() {
+        return events(Full::from([before, event].concat()));
+    }
+    if matches!(form, Form::EventStream) && said.status == StatusCode::OK {
+        return events(Full::from(event));
+    }
+    let end = event.len() - END.len();
+    let mut response = Response::new(Full::new(Bytes::from(event).slice(BEGIN.len()..end)).boxed());
+    *response.status_mut() = said.status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The response to a request whose handler goes on, in a task of its own: it does not depend on how fast its client reads.
+fn stream(running: Running, reader: Reader, id: RequestId, config: &StreamableHttpServerConfig) -> BoxResponse {
+    let (cancelled, events) = (running.cancelled.clone(), reader.events().clone());
+    let ended = async move {
+        let said = running.await.unwrap_or_else(|panicked| Said::new(Err(panicked), id));
+        match said.event {
+            Ok(event) => events.end(&event),
+            Err(error) => {
+                tracing::error!(%error, "cannot write a result as JSON: its stream ends without it");
+                events.end(&[]);
+            }
+        }
+    };
+    tokio::spawn(ended.in_current_span());
+    self::events(Stream::new(reader, cancelled, config))
+}
+
+/// A response that is a stream of events.
+fn events(body: impl Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static) -> BoxResponse {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    let mut response = Response::new(body.boxed());
+    *response.headers_mut() = headers;
+    response
+}
 
 /// The status of a request that was accepted. Its metadata is complete, and so parameters that are wrong are the handler's to judge.
 fn status(error: ErrorCode) -> StatusCode {
@@ -179,41 +297,4 @@ fn failure(when: &str, why: impl Display) -> BoxResponse {
     let mut response = Response::new(Full::from(format!("Encounter an error when {when}: {why}")).boxed());
     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
     response
-}
-
-/// A service that nobody calls, for the sake of its peer, which every context has to have.
-///
-/// The peer speaks 2026-07-28, so that rmcp refuses whatever a server would ask of it. A request that is answered with one
-/// message has no place for notifications, and those that a handler sends all the same go nowhere.
-pub(crate) fn idle() -> RunningService<RoleServer, Nobody> {
-    let client = InitializeRequestParams::new(ClientCapabilities::default(), Implementation::default())
-        .with_protocol_version(ProtocolVersion::V_2026_07_28);
-    // It outlives the request that comes first, and is not to keep that request's span.
-    with_default(&Dispatch::none(), || serve_directly(Nobody, Drain, Some(client)))
-}
-
-pub(crate) struct Nobody;
-
-impl ServerHandler for Nobody {}
-
-struct Drain;
-
-impl Transport<RoleServer> for Drain {
-    type Error = Infallible;
-
-    fn send(
-        &mut self,
-        message: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        tracing::debug!(message = ?Cut(&message), "a message of a request that is answered with one message goes nowhere");
-        ready(Ok(()))
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        pending().await
-    }
-
-    fn close(&mut self) -> impl Future<Output = Result<(), Infallible>> + Send {
-        ready(Ok(()))
-    }
 }

@@ -54,20 +54,24 @@
 
 mod accept;
 mod dispatch;
+mod events;
 mod json;
+mod line;
 mod log;
 mod order;
 mod origin;
 #[cfg(feature = "port")]
 mod port;
 mod print;
+mod probe;
+mod stream;
 
 use std::{
     convert::Infallible,
     fmt::{self, Debug, Display},
     future::Future,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -76,8 +80,7 @@ use http::{Request, request::Parts};
 use http_body::Body;
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use rmcp::{
-    RoleServer, ServerHandler,
-    service::RunningService,
+    ServerHandler,
     transport::streamable_http_server::{SessionManager, StreamableHttpServerConfig, StreamableHttpService},
 };
 use rounds::{Rounds, http::Sessions};
@@ -86,8 +89,9 @@ use rounds::{Rounds, http::Sessions};
 pub use crate::port::{Incoming, Port};
 use crate::{
     accept::Read,
-    dispatch::{BoxResponse, Form, Nobody},
+    dispatch::{BoxResponse, Form},
     json::Counted,
+    line::Switchboard,
 };
 
 /// A server over HTTP, for axum, hyper and whatever else is built on tower. Clones are the same endpoint.
@@ -108,14 +112,13 @@ impl<H: ServerHandler> Endpoint<Rounds<H>> {
     /// loopback name are served too, at any port. All others get a 403, in both lanes, unless [`with_any_origin`](Self::with_any_origin) serves them.
     /// Requests without an `Origin` are not concerned.
     pub fn new(server: &Rounds<H>, mut config: StreamableHttpServerConfig) -> Self {
-        let form = if config.json_response { Form::Json } else { Form::EventStream };
         let mut rmcp = server.streamable_http(config.clone());
         config.legacy_session_mode = rmcp.config.legacy_session_mode;
         // Both share sessions and handlers. What is wrong with a foreign origin is rmcp's to say.
         let mut foreign = rmcp.clone();
         foreign.config = config.clone().enforce_origin_validation();
         rmcp.config = config.disable_allowed_origins();
-        Self::with(server.clone(), rmcp, Some(foreign), Some(form))
+        Self::with(server.clone(), rmcp, Some(foreign))
     }
 }
 
@@ -123,7 +126,8 @@ impl<H: ServerHandler, M: SessionManager> Endpoint<H, M> {
     /// Any handler, with the service that serves it as it is. Where requests meet a clone of the handler there, they meet this
     /// one in the fast lane, and so clones have to share what they know.
     ///
-    /// Without [`json_response`](StreamableHttpServerConfig::json_response) there is no fast lane, and the service does it all.
+    /// If its session manager has a store for events, requests that may be answered with a stream are the service's: all of them without
+    /// [`json_response`](StreamableHttpServerConfig::json_response), and otherwise those with a progress token or a log level.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -142,20 +146,25 @@ impl<H: ServerHandler, M: SessionManager> Endpoint<H, M> {
     /// # let _ = endpoint;
     /// ```
     pub fn over(handler: H, rmcp: StreamableHttpService<H, M>) -> Self {
-        // In a stream, the events may have to be kept: whether there is a store for them is not for others to see.
-        let form = rmcp.config.json_response.then_some(Form::Json);
-        Self::with(handler, rmcp, None, form)
+        Self::with(handler, rmcp, None)
     }
 
-    fn with(
-        handler: H,
-        rmcp: StreamableHttpService<H, M>,
-        foreign: Option<StreamableHttpService<H, M>>,
-        form: Option<Form>,
-    ) -> Self {
-        let serves_any_origin = foreign.is_none();
-        let lanes = Lanes { handler: Arc::new(handler), idle: OnceLock::new(), rmcp, foreign, form };
-        Self { lanes: Arc::new(lanes), serves_any_origin, json_values: JSON_VALUES }
+    fn with(handler: H, rmcp: StreamableHttpService<H, M>, foreign: Option<StreamableHttpService<H, M>>) -> Self {
+        let may_stream = !probe::may_keep_events(&rmcp);
+        let form = match rmcp.config.json_response {
+            true => Some(Form::Json),
+            false => may_stream.then_some(Form::EventStream),
+        };
+        let lanes = Lanes {
+            handler: Arc::new(handler),
+            switchboard: Switchboard::default(),
+            looks_at_origins: foreign.is_some() || !probe::serves_any_origin(&rmcp),
+            rmcp,
+            foreign,
+            form,
+            may_stream,
+        };
+        Self { lanes: Arc::new(lanes), serves_any_origin: false, json_values: JSON_VALUES }
     }
 
     /// Sets how many JSON values a request may have: 50,000 by default. Strings, numbers, literals, arrays, objects and keys
@@ -205,9 +214,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (lanes, json_values) = (self.lanes.clone(), self.json_values);
         let config = &lanes.rmcp.config;
-        let fast = lanes.form.and_then(|form| Some((form, accept::head(&request, config)?)));
+        let is_served = |origin: &str| {
+            // A service that was made elsewhere decides for itself.
+            (self.serves_any_origin && lanes.foreign.is_some()) || lanes.serves(origin, &request)
+        };
+        let fast = lanes.form.and_then(|form| Some((form, accept::head(&request, config, is_served)?)));
         let Some((form, method)) = fast else {
-            // The fast lane takes no request that names an origin.
             let is_own = self.serves_any_origin || origin::is_own(request.uri(), request.headers());
             return slow(lanes, request, is_own, json_values);
         };
@@ -270,16 +282,29 @@ const JSON_VALUES: usize = 50_000;
 
 struct Lanes<H, M> {
     handler: Arc<H>,
-    /// Started by the first request, as it takes a runtime.
-    idle: OnceLock<RunningService<RoleServer, Nobody>>,
+    switchboard: Switchboard,
     rmcp: StreamableHttpService<H, M>,
     /// The same service for pages of other origins, which looks whether they are on its list. Without one, that is for `rmcp`.
     foreign: Option<StreamableHttpService<H, M>>,
+    looks_at_origins: bool,
     /// `None` is no fast lane.
     form: Option<Form>,
+    /// Whether the fast lane may answer with a stream of several events.
+    may_stream: bool,
 }
 
 impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
+    /// Whether there is no doubt that rmcp serves pages of this origin.
+    fn serves<B>(&self, origin: &str, request: &Request<B>) -> bool {
+        match &self.foreign {
+            Some(foreign) => {
+                origin::is_own(request.uri(), request.headers())
+                    || origin::is_listed(origin, &foreign.config.allowed_origins)
+            }
+            None => !self.looks_at_origins || origin::is_listed(origin, &self.rmcp.config.allowed_origins),
+        }
+    }
+
     /// What answers a request in the fast lane, or the request for rmcp.
     fn accept<B: Body>(
         &self,
@@ -288,11 +313,12 @@ impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
         method: &'static str,
         form: Form,
     ) -> Result<impl Future<Output = BoxResponse> + Send + use<'_, H, M, B>, Box<Request<Read<B>>>> {
-        let stop = &self.rmcp.config.cancellation_token;
-        let whole = body.whole().filter(|_| !stop.is_cancelled());
-        let accepted = whole.and_then(|body| accept::body(body, method, &head.headers, &*self.handler));
-        let Some(accepted) = accepted else { return Err(Request::from_parts(head, body).into()) };
-        let peer = self.idle.get_or_init(dispatch::idle).peer().clone();
-        Ok(dispatch::answer(self.handler.clone(), peer, accepted, head, stop, form))
+        let config = &self.rmcp.config;
+        let whole = body.whole().filter(|_| !config.cancellation_token.is_cancelled());
+        let accepted =
+            whole.and_then(|body| accept::body(body, method, &head.headers, &*self.handler, self.may_stream));
+        let Some(mut accepted) = accepted else { return Err(Request::from_parts(head, body).into()) };
+        let line = self.switchboard.line(&mut accepted.meta);
+        Ok(dispatch::answer(self.handler.clone(), line, accepted, head, config, form))
     }
 }

@@ -19,6 +19,38 @@ pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
     is_same || (is_loopback(page) && is_loopback(&host))
 }
 
+/// Whether rmcp serves a page of this origin by this list. Both are compared as they are written; what would have to be normalised first is not
+/// on the list.
+pub(crate) fn is_listed(origin: &str, list: &[String]) -> bool {
+    let Some((scheme, port)) = ["http", "https"].into_iter().find_map(|scheme| {
+        let rest = origin.strip_prefix(scheme)?.strip_prefix("://")?;
+        Some((scheme, is_plain(rest)?))
+    }) else {
+        return false;
+    };
+    let without_port = port.map_or(origin, |port| &origin[..origin.len() - port.len() - 1]);
+    let default = default_port(scheme);
+    list.iter().any(|listed| match listed.strip_prefix(without_port) {
+        // Without a port in the list, every port is served.
+        Some("" | ":*") => true,
+        Some(rest) => {
+            let port = port.and_then(|port| port.parse().ok()).or(default);
+            rest.strip_prefix(':')
+                .and_then(|listed| listed.parse::<u16>().ok())
+                .is_some_and(|listed| Some(listed) == port)
+        }
+        None => false,
+    })
+}
+
+/// The port in an authority, or that it has none, if it is a plain name in lower case with nothing else to it.
+fn is_plain(authority: &str) -> Option<Option<&str>> {
+    let (name, port) = authority.split_once(':').map_or((authority, None), |(name, port)| (name, Some(port)));
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    (!name.is_empty() && name.bytes().all(is_name) && port.is_none_or(is_port)).then_some(port)
+}
+
 fn read(host: &[u8]) -> Option<Authority> {
     Authority::try_from(host).ok()
 }

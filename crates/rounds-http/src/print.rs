@@ -10,8 +10,23 @@ use rmcp::model::{
 use rounds::order::ORDER;
 use serde_json::Value;
 
-/// Prints a message.
-pub(crate) fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
+/// How an event of a stream begins and ends.
+pub(crate) const BEGIN: &[u8] = b"data: ";
+pub(crate) const END: &[u8] = b"\n\n";
+
+/// Prints a message as an event of a stream. If that fails, nothing is printed.
+pub(crate) fn event(to: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
+    let before = to.len();
+    to.extend_from_slice(BEGIN);
+    let printed = print(to, message);
+    match printed {
+        Ok(()) => to.extend_from_slice(END),
+        Err(_) => to.truncate(before),
+    }
+    printed
+}
+
+fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Result<()> {
     match message {
         JsonRpcMessage::Response(JsonRpcResponse { id, result: ServerResult::InputRequiredResult(asks), .. })
             if ALL_IS_PRINTED =>

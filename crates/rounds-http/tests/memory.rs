@@ -64,7 +64,8 @@ struct Way {
 
 const WAYS: &[Way] = &[
     Way { name: "fast", status: 200 },
-    Way { name: "stream", status: 200 },
+    Way { name: "token", status: 200 },
+    Way { name: "rmcp", status: 200 },
     Way { name: "answers", status: 200 },
     Way { name: "custom", status: 404 },
     Way { name: "initialize", status: 200 },
@@ -171,9 +172,11 @@ fn request(way: &str, value: &str) -> Request<Full<Bytes>> {
     };
     let (method, body) = match way {
         "fast" => ("tools/call", call(&format!(r#","more":{value}}}"#), "")),
-        "stream" => ("tools/call", call(&format!(r#","more":{value}}}"#), r#","progressToken":1"#)),
+        "token" => ("tools/call", call(&format!(r#","more":{value}}}"#), r#","progressToken":1"#)),
+        // A token that is none is left to rmcp.
+        "rmcp" => ("tools/call", call(&format!(r#","more":{value}}}"#), r#","progressToken":1.5"#)),
         "answers" => {
-            ("tools/call", call(&format!(r#"}},"inputResponses":{{"units":{value}}}"#), r#","progressToken":1"#))
+            ("tools/call", call(&format!(r#"}},"inputResponses":{{"units":{value}}}"#), r#","progressToken":1.5"#))
         }
         "custom" => {
             ("a/b", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a/b","params":{{"more":{value},{meta}}}}}}}"#))

@@ -1,23 +1,28 @@
 //! A server whose answers depend on nothing but the request, and which tells in them what it got to see.
 
+#![expect(deprecated, reason = "SEP-2577 deprecates logging and roots, and a server may still use them")]
+
 use std::{
     borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use http::request::Parts;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, DiscoverResult,
-        ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, InputRequiredResult, JsonObject,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams,
+        CompleteResult, CompletionInfo, ContentBlock, CreateTaskResult, DetailedTask, DiscoverResult, ErrorCode,
+        GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, InputRequiredResult,
+        JsonObject, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+        LoggingMessageNotificationParam, NotificationMetaObject, PaginatedRequestParams, ProgressNotificationParam,
         Prompt, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
         RequestMetaObject, Resource, ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, Task,
-        TaskStatus, Tool,
+        TaskPayload, TaskStatus, Tool, UpdateTaskParams,
     },
     service::RequestContext,
 };
@@ -55,10 +60,15 @@ impl Desk {
             let caller = parts.extensions.get::<Caller>().map(|caller| caller.0);
             format!("{} {} {:?} {:?} by {caller:?}", parts.method, parts.uri, parts.version, parts.headers)
         });
+        // Each lane may give a request another token, as long as progress reaches the client with the one that it sent.
+        let mut meta = context.meta.clone();
+        if meta.get_progress_token().is_some() {
+            meta.insert("progressToken".to_owned(), json!("some"));
+        }
         let seen = json!({
             "request": format!("{request:?}"),
             "id": format!("{:?}", context.id),
-            "meta": context.meta,
+            "meta": meta,
             "head": head,
             "left": context.extensions.get::<RequestMetaObject>(),
             "version": context.protocol_version(),
@@ -72,10 +82,71 @@ impl Desk {
     }
 }
 
+/// Tells the client how far its request is, and writes to its log, as far as it wants to know.
+async fn tell(context: &RequestContext<RoleServer>, step: u64) {
+    let meta = (step % 3 == 1).then(|| {
+        let mut meta = NotificationMetaObject::default();
+        meta.insert("example/step".to_owned(), json!({ "z": step, "a": "\n\"" }));
+        meta
+    });
+    if let Some(token) = context.meta.get_progress_token() {
+        let mut progress = ProgressNotificationParam::new(token, step as f64 / 2.0);
+        progress.total = (step % 2 == 0).then_some(1e21);
+        progress.message = (step % 5 != 4).then(|| format!("step {step} of \"größe\"\u{0}"));
+        progress.meta = meta.clone();
+        let _ = context.peer.notify_progress(progress).await;
+    }
+    if let Some(level) = context.meta.log_level() {
+        let mut message = LoggingMessageNotificationParam::new(level, json!({ "step": step }));
+        message.meta = meta;
+        let _ = context.peer.notify_logging_message(message).await;
+    }
+}
+
 impl ServerHandler for Desk {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources();
-        ServerConfig::new(capabilities.build())
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources().enable_completions();
+        ServerConfig::new(capabilities.enable_tasks().build())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let seen = self.seen(&request, &context);
+        let info = CompletionInfo::new(vec![seen]).map_err(|why| ErrorData::internal_error(why, None))?;
+        Ok(CompleteResult::new(info))
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let task = Task::new(self.seen(&request, &context), TaskStatus::Working, "then".to_owned(), "now".to_owned());
+        Ok(GetTaskResult::new(DetailedTask::new(task, TaskPayload::Working)))
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        match self.seen(&request, &context) {
+            _ if request.task_id == "1" => Ok(()),
+            seen => Err(ErrorData::invalid_params(seen, None)),
+        }
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        tell(&context, 1).await;
+        Err(ErrorData::invalid_params(self.seen(&request, &context), None))
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -117,8 +188,23 @@ impl ServerHandler for Desk {
                     Ok(CallToolResult::success(vec![ContentBlock::text(state), ContentBlock::text(seen)]).into())
                 }
             },
+            "notify" => {
+                let number = |name| argument(name).and_then(Value::as_u64).unwrap_or_default().min(1000);
+                for step in 0..number("before") {
+                    tell(&context, step).await;
+                }
+                if number("wait") > 0 {
+                    tokio::time::sleep(Duration::from_millis(number("wait"))).await;
+                }
+                for step in 0..number("after") {
+                    tell(&context, 1000 + step).await;
+                }
+                match number("refuse") {
+                    0 => Ok(CallToolResult::success(vec![ContentBlock::text(seen)]).into()),
+                    code => Err(ErrorData::new(ErrorCode(-(code as i32) - 32000), "refused", None)),
+                }
+            }
             "push" => {
-                #[expect(deprecated, reason = "SEP-2577 deprecates roots, and rmcp refuses to ask for them")]
                 let refused = context.peer.list_roots().await.unwrap_err();
                 Ok(CallToolResult::success(vec![ContentBlock::text(refused.to_string())]).into())
             }
@@ -204,7 +290,7 @@ fn tools() -> Vec<Tool> {
     };
     let header = || json!({ "type": "string", "x-mcp-header": "Region" });
     let plain = || properties(json!({ "value": { "type": "string" } }));
-    let mut tools: Vec<_> = ["echo", "größe", "slow", "fail", "refuse", "ask", "push", "task", ""]
+    let mut tools: Vec<_> = ["echo", "größe", "slow", "fail", "refuse", "ask", "notify", "push", "task", ""]
         .into_iter()
         .map(|name| Tool::new(name, "A tool", plain()))
         .collect();

@@ -5,6 +5,7 @@
 //! - `a_panic_is_answered`
 //! - `a_stray_notification_goes_nowhere`
 //! - `a_peer_that_was_kept_stays_open`
+//! - `a_handler_gets_a_progress_token_that_no_other_request_has`
 //!
 //! The order of members in a question is different, too, and is not looked at: `questions_are_printed_as_rmcp_prints_them`, in
 //! `print`, compares what they mean.
@@ -75,15 +76,16 @@ fn answers_of_a_server_that_speaks_no_modern_version_are_equal() {
 }
 
 #[test]
-fn streams_over_a_service_that_was_made_elsewhere_are_rmcps() {
-    assert_eq!(compare(Desk::default(), StreamableHttpServerConfig::default()), 0);
+fn streams_over_a_service_that_was_made_elsewhere_are_equal() {
+    let fast = compare(Desk::default(), StreamableHttpServerConfig::default());
+    assert!(fast > CASES / 5, "{fast} of {CASES} took the fast lane");
 }
 
 #[test]
 fn streams_of_a_server_with_rounds_are_equal() {
     let desk = Desk::default();
     let server = Rounds::new(desk.clone());
-    let config = StreamableHttpServerConfig::default();
+    let config = StreamableHttpServerConfig::default().with_sse_keep_alive(None);
     let fast = compare_both(&desk, Endpoint::new(&server, config.clone()), server.streamable_http(config));
     assert!(fast > CASES / 5, "{fast} of {CASES} took the fast lane");
 }
@@ -91,6 +93,8 @@ fn streams_of_a_server_with_rounds_are_equal() {
 const CASES: u32 = 1500;
 
 fn compare(desk: Desk, config: StreamableHttpServerConfig) -> u32 {
+    // rmcp's keep-alive looks at another clock than the one that stands still here.
+    let config = config.with_sse_keep_alive(None);
     compare_both(&desk, endpoint(&desk, config.clone()), rmcp(&desk, config))
 }
 
@@ -292,6 +296,11 @@ impl Frames {
 
 fn base() -> impl Strategy<Value = Draft> {
     let call = |name: &str, arguments: Value| Draft::new("tools/call", json!({ "name": name, "arguments": arguments }));
+    let task = |method: &str, params: Value| {
+        let mut draft = Draft::new(method, params);
+        draft.put(CAPABILITIES, json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+        draft
+    };
     let fast = vec![
         call("echo", json!({ "value": "a", "größe": [1, 2.5, null, { "\u{0}": "\u{1f600}" }] })),
         call("slow", json!({})),
@@ -321,7 +330,45 @@ fn base() -> impl Strategy<Value = Draft> {
         Draft::new("resources/list", json!({ "cursor": null })),
         Draft::new("resources/templates/list", json!({})),
         Draft::new("server/discover", json!({})),
+        Draft::new(
+            "completion/complete",
+            json!({ "ref": { "type": "ref/prompt", "name": "echo" }, "argument": { "name": "a", "value": "b" } }),
+        ),
+        Draft::new(
+            "completion/complete",
+            json!({
+                "ref": { "type": "ref/resource", "uri": "{echo}" },
+                "argument": { "name": "a", "value": "b" },
+                "context": { "arguments": { "c": "d" } },
+            }),
+        ),
+        task("tasks/get", json!({ "taskId": "1" })),
+        task("tasks/update", json!({ "taskId": "1", "inputResponses": { "a": { "action": "accept" } } })),
+        task("tasks/update", json!({ "taskId": "2", "inputResponses": {} })),
+        task("tasks/cancel", json!({ "taskId": "1" })),
+        Draft::new("tasks/get", json!({ "taskId": "1" })),
     ];
+    let notified = [
+        json!({}),
+        json!({ "before": 1 }),
+        json!({ "before": 1, "wait": 300 }),
+        json!({ "wait": 300, "after": 1 }),
+        json!({ "before": 2, "wait": 300, "after": 2, "refuse": 601 }),
+        json!({ "before": 2, "refuse": 601 }),
+        json!({ "refuse": 601 }),
+        json!({ "before": 1000, "wait": 1, "after": 100 }),
+    ];
+    let notified = (select(notified.to_vec()), any::<bool>(), any::<bool>()).prop_map(move |(how, token, log)| {
+        let mut draft = call("notify", how);
+        let meta = draft.message["params"]["_meta"].as_object_mut().unwrap();
+        if token {
+            meta.insert("progressToken".to_owned(), json!("p"));
+        }
+        if log {
+            meta.insert("io.modelcontextprotocol/logLevel".to_owned(), json!("info"));
+        }
+        draft
+    });
     let mut region = call("region", json!({ "value": "here" }));
     let mut nested = call("nested", json!({ "value": { "value": "here" } }));
     // What is read as an object is not also read as an array, in the order in which its reader happens to have the members.
@@ -345,14 +392,10 @@ fn base() -> impl Strategy<Value = Draft> {
             nested
         },
         Draft::new("ping", json!({})),
-        Draft::new(
-            "completion/complete",
-            json!({ "ref": { "type": "ref/prompt", "name": "echo" }, "argument": { "name": "a", "value": "b" } }),
-        ),
         Draft::new("logging/setLevel", json!({ "level": "debug" })),
         Draft::new("resources/subscribe", json!({ "uri": "echo" })),
         Draft::new("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })),
-        Draft::new("tasks/get", json!({ "taskId": "1" })),
+        Draft::new("tasks/list", json!({})),
         Draft::new("nobody/knows", json!({ "a": 1 })),
         Draft::new(
             "initialize",
@@ -372,7 +415,7 @@ fn base() -> impl Strategy<Value = Draft> {
         Draft::message(json!([])),
         Draft::message(json!(null)),
     ];
-    prop_oneof![4 => select(fast), 1 => select(slow)]
+    prop_oneof![4 => select(fast), 2 => notified, 1 => select(slow)]
 }
 
 fn twist() -> impl Strategy<Value = Twist> {
@@ -511,6 +554,8 @@ const NAMES: &[(&str, &str)] = &[
     ("slow", "slow"),
 ];
 
+const CAPABILITIES: &str = "/params/_meta/io.modelcontextprotocol~1clientCapabilities";
+
 /// Places in a message, whether or not there is anything yet.
 const PLACES: &[&str] = &[
     "/jsonrpc",
@@ -532,14 +577,22 @@ const PLACES: &[&str] = &[
     "/params/inputResponses/a",
     "/params/requestState",
     "/params/task",
+    "/params/taskId",
+    "/params/ref",
+    "/params/ref/name",
+    "/params/argument",
+    "/params/argument/value",
+    "/params/context",
+    "/params/context/arguments",
     "/params/extra",
     "/params/_meta",
     "/params/_meta/extra",
     "/params/_meta/progressToken",
+    "/params/_meta/progressToken",
     "/params/_meta/io.modelcontextprotocol~1logLevel",
     "/params/_meta/io.modelcontextprotocol~1protocolVersion",
     "/params/_meta/io.modelcontextprotocol~1clientInfo",
-    "/params/_meta/io.modelcontextprotocol~1clientCapabilities",
+    CAPABILITIES,
     "/params/_meta/io.modelcontextprotocol~1clientCapabilities/elicitation",
     "/params/_meta/io.modelcontextprotocol~1clientCapabilities/extensions",
 ];
@@ -557,6 +610,11 @@ const KEYS: &[&str] = &[
     "requestState",
     "inputResponses",
     "cursor",
+    "taskId",
+    "ref",
+    "argument",
+    "progressToken",
+    "io.modelcontextprotocol/logLevel",
     "io.modelcontextprotocol/protocolVersion",
     "io.modelcontextprotocol/clientCapabilities",
     "elicitation",
@@ -622,6 +680,7 @@ const WRITTEN: &[&str] = &[
     "\"2026-07-28\"",
     "\"2025-11-25\"",
     "\"debug\"",
+    "\"loud\"",
     "\"\\u0000\"",
     "\"\\ud800\"",
     "\"\\ud83d\\ude00\"",
@@ -630,6 +689,9 @@ const WRITTEN: &[&str] = &[
     "\"größe\"",
     "[]",
     "[1, \"a\"]",
+    "[\"a\", \"b\"]",
+    "[\"ref/prompt\", \"echo\"]",
+    "{\"type\": \"ref/prompt\", \"name\": \"a\", \"name\": \"b\"}",
     "{}",
     "{\"a\": 1, \"a\": 2}",
     "{\"name\": \"echo\", \"_meta\": {}}",

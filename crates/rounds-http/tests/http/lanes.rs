@@ -13,10 +13,7 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomNotification,
-        ProgressNotificationParam, ServerNotification,
-    },
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},
     service::RequestContext,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
@@ -49,14 +46,15 @@ pub(crate) fn endpoint<H: ServerHandler + Clone>(handler: &H, config: Streamable
     Endpoint::over(handler.clone(), rmcp(handler, config))
 }
 
-fn json() -> StreamableHttpServerConfig {
+pub(crate) fn json() -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default().with_json_response(true)
 }
 
 #[tokio::test]
-async fn the_eight_methods_take_the_fast_lane() {
+async fn the_methods_that_have_one_result_take_the_fast_lane() {
     let desk = Desk::default();
     let mut endpoint = endpoint(&desk, json());
+    let completion = json!({ "ref": { "type": "ref/prompt", "name": "a" }, "argument": { "name": "b", "value": "c" } });
     for (method, params) in [
         ("tools/call", json!({ "name": "echo", "arguments": { "value": "a" } })),
         ("prompts/get", json!({ "name": "echo" })),
@@ -66,9 +64,15 @@ async fn the_eight_methods_take_the_fast_lane() {
         ("resources/list", json!({})),
         ("resources/templates/list", json!({})),
         ("server/discover", json!({})),
+        ("completion/complete", completion),
+        ("tasks/get", json!({ "taskId": "1" })),
+        ("tasks/update", json!({ "taskId": "1", "inputResponses": {} })),
     ] {
         let before = desk.fast();
-        let answer = Sent::new(method, params).to(&mut endpoint).await;
+        let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        let sent = Sent::new(method, params);
+        let sent = sent.putting("/params/_meta/io.modelcontextprotocol~1clientCapabilities", tasks);
+        let answer = sent.to(&mut endpoint).await;
         assert_eq!(answer.status, 200, "{method}: {answer:?}");
         assert!(answer.message()["result"].is_object(), "{method}: {answer:?}");
         assert_eq!(desk.fast(), before + 1, "{method}: {answer:?}");
@@ -76,14 +80,35 @@ async fn the_eight_methods_take_the_fast_lane() {
 }
 
 #[tokio::test]
-async fn what_may_need_a_stream_and_what_only_rmcp_can_judge_is_left_to_rmcp() {
+async fn requests_with_a_token_a_log_level_or_an_origin_take_the_fast_lane() {
+    let desk = Desk::default();
+    let mut endpoint = endpoint(&desk, json());
+    let echo = || Sent::new("tools/call", json!({ "name": "echo" }));
+    let token = || echo().putting("/params/_meta/progressToken", json!(1));
+    for (sent, fast) in [
+        (token(), 1),
+        (echo().putting("/params/_meta/progressToken", json!("p")), 2),
+        (echo().putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("info")), 3),
+        (token().putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("info")), 4),
+        (echo().with("origin", "http://localhost"), 5),
+    ] {
+        let answer = sent.to(&mut endpoint).await;
+        assert!(answer.message()["result"].is_object(), "{answer:?}");
+        assert!(answer.body.starts_with('{'), "nothing was sent before: {answer:?}");
+        assert_eq!(desk.fast(), fast, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_only_rmcp_can_judge_is_left_to_rmcp() {
     let desk = Desk::default();
     let mut endpoint = endpoint(&desk, json());
     let echo = || Sent::new("tools/call", json!({ "name": "echo" }));
     for sent in [
-        echo().putting("/params/_meta/progressToken", json!(1)),
-        echo().putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("info")),
-        echo().with("origin", "http://localhost"),
+        echo().putting("/params/_meta/progressToken", json!(1.5)),
+        echo().putting("/params/_meta/progressToken", json!(null)),
+        echo().putting("/params/_meta/progressToken", json!([1])),
+        echo().putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("loud")),
         echo().putting("/params/extra", json!(1)),
         Sent::new("tools/call", json!({ "name": "region" })),
     ] {
@@ -98,8 +123,8 @@ async fn a_request_with_too_many_json_values_is_refused_in_both_lanes() {
     let desk = Desk::default();
     let fast =
         |zeros: usize| Sent::new("tools/call", json!({ "name": "echo", "arguments": { "value": vec![0; zeros] } }));
-    let slow = |zeros| fast(zeros).putting("/params/_meta/progressToken", json!(1));
-    let page = |zeros| fast(zeros).with("origin", "http://localhost");
+    let slow = |zeros| fast(zeros).putting("/params/_meta/progressToken", json!(1.5));
+    let page = |zeros| fast(zeros).with("origin", "http://localhost").with("origin", "http://localhost");
     let legacy = |zeros: usize| Sent::legacy(&json!({ "jsonrpc": "2.0", "method": "a", "params": vec![0; zeros] }));
     // The message around them has 31 values and keys, and two more with a token.
     let mut endpoint = endpoint(&desk, json()).with_json_values(1031);
@@ -114,35 +139,6 @@ async fn a_request_with_too_many_json_values_is_refused_in_both_lanes() {
         assert!(answer.body.contains("Endpoint::with_json_values"), "{answer:?}");
     }
     assert_eq!(desk.fast(), 1, "no handler gets to see it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn progress_comes_in_a_stream() {
-    let tool = Tool::new(|context| async move {
-        let token = context.meta.get_progress_token().unwrap();
-        context.peer.notify_progress(ProgressNotificationParam::new(token, 1.0)).await.unwrap();
-        done()
-    });
-    let answer = called().putting("/params/_meta/progressToken", json!("p")).to(&mut endpoint(&tool, json())).await;
-    assert!(answer.body.contains("notifications/progress"), "{answer:?}");
-    assert!(answer.body.contains("done"), "{answer:?}");
-}
-
-/// Different on purpose: rmcp makes a stream of the response for it.
-#[tokio::test(start_paused = true)]
-async fn a_stray_notification_goes_nowhere() {
-    let tool = Tool::new(|context| async move {
-        // More than any channel on the way could hold.
-        for _ in 0..5000 {
-            let stray = CustomNotification::new("stray", None);
-            context.peer.send_notification(ServerNotification::CustomNotification(stray)).await.unwrap();
-        }
-        done()
-    });
-    let ours = called().to(&mut endpoint(&tool, json())).await;
-    assert_eq!(ours.message()["result"]["content"][0]["text"], "done");
-    let theirs = called().to(&mut rmcp(&tool, json())).await;
-    assert!(theirs.body.contains("stray"), "{theirs:?}");
 }
 
 /// What every request shares is made by the first one, and keeps nothing of it.

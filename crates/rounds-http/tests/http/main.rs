@@ -13,6 +13,7 @@ mod handlers;
 mod http2;
 mod lanes;
 mod left;
+mod notifications;
 mod order;
 mod origins;
 #[cfg(feature = "port")]

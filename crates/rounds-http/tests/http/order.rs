@@ -59,7 +59,7 @@ async fn questions_and_fields_leave_in_order_by_both_lanes_also_when_they_are_re
         for lane in ["fast", "slow"] {
             let sent = |params: Value| {
                 let sent = Sent::new("tools/call", params);
-                if lane == "fast" { sent } else { sent.putting("/params/_meta/progressToken", json!(1)) }
+                if lane == "fast" { sent } else { sent.putting("/params/_meta/progressToken", json!(1.5)) }
             };
             let asked = message(&said(&mut endpoint, &sent(json!({"name": "post", "arguments": {}})), "}\n\n").await);
             let confirm = &asked["result"]["inputRequests"]["confirm"]["params"]["message"];

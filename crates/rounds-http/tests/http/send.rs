@@ -43,7 +43,12 @@ impl Sent {
     /// A request that nobody could find fault with.
     pub(crate) fn new(method: &str, mut params: Value) -> Self {
         params["_meta"] = serde_json::to_value(meta()).unwrap();
-        let name = params.get("name").or_else(|| params.get("uri")).and_then(Value::as_str).map(str::to_owned);
+        let name = params
+            .get("name")
+            .or_else(|| params.get("uri"))
+            .or_else(|| params.get("taskId"))
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         let message = serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let sent = Self::legacy(&message).with("mcp-protocol-version", "2026-07-28").with("mcp-method", method);
         match name {
@@ -116,11 +121,15 @@ impl Sent {
 
 /// Sealed states are never the same twice, and the members of a question come in another order from each lane.
 fn masked(body: &str) -> String {
-    let Some((before, state)) = body.split_once("\"requestState\":\"r1.") else { return body.to_owned() };
+    body.split_inclusive('\n').map(masked_line).collect()
+}
+
+fn masked_line(line: &str) -> String {
+    let Some((before, state)) = line.split_once("\"requestState\":\"r1.") else { return line.to_owned() };
     let after = state.split_once('"').map_or("", |(_, after)| after);
     let masked = format!("{before}\"requestState\":\"…\"{after}");
     let (event, message) = masked.split_at(masked.find('{').unwrap());
-    let end = if event.is_empty() { "" } else { "\n\n" };
+    let end = if event.is_empty() { "" } else { "\n" };
     format!("{event}{}{end}", serde_json::from_str::<Value>(message).unwrap())
 }
 
