@@ -43,7 +43,7 @@ pub(crate) async fn connect(server: Rounds<Weather>) -> Result<RunningService<Ro
     Ok(Person.serve_with_lifecycle(ours, modern()).await?)
 }
 
-fn modern() -> ClientLifecycleMode {
+pub(crate) fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 

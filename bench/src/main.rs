@@ -6,6 +6,7 @@
 mod alone;
 mod claims;
 mod client;
+mod clients;
 mod command;
 mod durable;
 mod fleet;
@@ -25,6 +26,7 @@ use crate::{alone::alone, command::Command, report::Section};
 /// What there is to measure, in the order of the report. A further section is a further line.
 const SECTIONS: &[(&str, Measure)] = &[
     ("flows", |options| Box::pin(alone(move || flows::measure(options)))),
+    ("clients", |options| Box::pin(alone(move || clients::measure(options)))),
     ("seal", |_| Box::pin(alone(seal::measure))),
     ("parked", |_| Box::pin(alone(parked::measure))),
     ("claims", |_| Box::pin(alone(claims::measure))),
@@ -50,6 +52,9 @@ async fn main() -> ExitCode {
     }
     if let Some(stack) = flows::Stack::of_this_process() {
         return stack.run().await;
+    }
+    if std::env::var_os(clients::generator::LOAD).is_some() {
+        return clients::rmcp_client::run().await;
     }
     let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
     let command = match Command::read(std::env::args().skip(1), &known) {

@@ -9,7 +9,7 @@ use nix::{
 };
 
 /// The cores of this machine, in two parts. As long as this is there, the thread that it was made in has the caller's.
-pub(super) struct Cores {
+pub(crate) struct Cores {
     all: CpuSet,
     caller: CpuSet,
     servers: CpuSet,
@@ -17,7 +17,7 @@ pub(super) struct Cores {
 
 impl Cores {
     /// None on a machine that has one.
-    pub(super) fn part() -> nix::Result<Option<Self>> {
+    pub(crate) fn part() -> nix::Result<Option<Self>> {
         let all = sched_getaffinity(THIS_THREAD)?;
         let mut parts = Self { all, caller: CpuSet::new(), servers: CpuSet::new() };
         let cores = (0..CpuSet::count()).filter(|core| all.is_set(*core) == Ok(true)).collect::<Vec<_>>();
@@ -29,7 +29,7 @@ impl Cores {
     }
 
     /// Starts a process that stays where the servers are.
-    pub(super) fn among_servers<T>(&self, start: impl FnOnce() -> T) -> nix::Result<T> {
+    pub(crate) fn among_servers<T>(&self, start: impl FnOnce() -> T) -> nix::Result<T> {
         sched_setaffinity(THIS_THREAD, &self.servers)?;
         let started = start();
         sched_setaffinity(THIS_THREAD, &self.caller)?;

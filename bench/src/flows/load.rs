@@ -35,6 +35,31 @@ impl Load {
     }
 }
 
+/// What is called, and what the client wants to be told meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Called {
+    pub(crate) tool: &'static str,
+    pub(crate) wants: Wants,
+}
+
+/// What a request asks for in its metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wants {
+    Nothing,
+    /// It has a progress token.
+    Progress,
+    /// It has a log level.
+    Logs,
+    /// It has a progress token, and a tool is called that sends so many notifications.
+    Steps(u32),
+}
+
+impl From<&'static str> for Called {
+    fn from(tool: &'static str) -> Self {
+        Self { tool, wants: Wants::Nothing }
+    }
+}
+
 /// Connections to one server, kept from one turn to the next.
 pub(crate) struct Connections {
     address: SocketAddr,
@@ -48,7 +73,13 @@ impl Connections {
 
     /// Calls this tool on as many connections at once, each as often as fits into the time. Flows that were begun are
     /// ended.
-    pub(crate) async fn drive(&mut self, tool: &'static str, count: usize, time: Duration) -> Result<Load, Failure> {
+    pub(crate) async fn drive(
+        &mut self,
+        called: impl Into<Called>,
+        count: usize,
+        time: Duration,
+    ) -> Result<Load, Failure> {
+        let called = called.into();
         // Some servers close what was idle while others had their turns.
         self.free.retain(|connection| !connection.is_closed());
         while self.free.len() < count {
@@ -62,16 +93,16 @@ impl Connections {
                 let mut flows = Vec::new();
                 while start.elapsed() < time {
                     let begun = Instant::now();
-                    match flow(&mut connection, host, tool).await {
+                    match flow(&mut connection, host, called).await {
                         Ok(()) => flows.push(begun.elapsed()),
                         // Or just when it is used again.
                         Err(_) if flows.is_empty() && is_closed(&mut connection).await => {
                             connection = connect(host).await?;
                             let begun = Instant::now();
-                            flow(&mut connection, host, tool).await?;
+                            flow(&mut connection, host, called).await?;
                             flows.push(begun.elapsed());
                         }
-                        Err(error) => return Err(format!("{tool} at {host}: {error}").into()),
+                        Err(error) => return Err(format!("{called:?} at {host}: {error}").into()),
                     }
                 }
                 Ok::<_, Failure>((connection, flows))
@@ -100,19 +131,22 @@ async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>, Failur
     Ok(sender)
 }
 
-/// A whole call: the question, and the answer to it.
-async fn flow(connection: &mut SendRequest<Full<Bytes>>, host: SocketAddr, tool: &str) -> Result<(), Failure> {
-    let answers = answers(&leg(connection, host, tool, json!({})).await?)?;
-    check(&leg(connection, host, tool, answers).await?)
+/// A whole call: the question, and the answer to it; or what is told, and the result.
+async fn flow(connection: &mut SendRequest<Full<Bytes>>, host: SocketAddr, called: Called) -> Result<(), Failure> {
+    if let Wants::Steps(steps) = called.wants {
+        return check_steps(&leg(connection, host, called, json!({"arguments": {"steps": steps}})).await?, steps);
+    }
+    let answers = answers(&leg(connection, host, called, json!({})).await?)?;
+    check(&leg(connection, host, called, answers).await?)
 }
 
 async fn leg(
     connection: &mut SendRequest<Full<Bytes>>,
     host: SocketAddr,
-    tool: &str,
+    called: Called,
     more: Value,
 ) -> Result<Bytes, Failure> {
-    let request = request(&host.to_string(), tool, more)?;
+    let request = wanting(&host.to_string(), called.tool, called.wants, more)?;
     connection.ready().await?;
     let response = connection.send_request(request).await?;
     let status = response.status();
@@ -125,6 +159,10 @@ async fn leg(
 
 /// A call of the weather, with whatever more it needs.
 pub(crate) fn request(host: &str, tool: &str, more: Value) -> Result<Request<Full<Bytes>>, Failure> {
+    wanting(host, tool, Wants::Nothing, more)
+}
+
+fn wanting(host: &str, tool: &str, wants: Wants, more: Value) -> Result<Request<Full<Bytes>>, Failure> {
     let mut params = json!({
         "name": tool,
         "arguments": {"location": "Tokyo"},
@@ -134,6 +172,11 @@ pub(crate) fn request(host: &str, tool: &str, more: Value) -> Result<Request<Ful
             "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
         },
     });
+    match wants {
+        Wants::Nothing => {}
+        Wants::Progress | Wants::Steps(_) => params["_meta"]["progressToken"] = json!(1),
+        Wants::Logs => params["_meta"]["io.modelcontextprotocol/logLevel"] = json!("info"),
+    }
     if let (Value::Object(params), Value::Object(more)) = (&mut params, more) {
         params.extend(more);
     }
@@ -162,6 +205,16 @@ fn check(told: &[u8]) -> Result<(), Failure> {
     match &told.result.content[..] {
         [Text { text }] if text == "Weather in Tokyo: 22°C, partly cloudy." => Ok(()),
         _ => Err("another result than the weather".into()),
+    }
+}
+
+/// Whether a stream has this many notifications before the result.
+fn check_steps(told: &[u8], steps: u32) -> Result<(), Failure> {
+    let result: Told<'_> = read(told)?;
+    let told = std::str::from_utf8(told)?.matches("notifications/progress").count();
+    match &result.result.content[..] {
+        [Text { text }] if text == "done" && told == steps as usize => Ok(()),
+        _ => Err(format!("{told} notifications and another result").into()),
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! The load is a closed loop. Rows take turns, so that what else the machine does meets all of them.
 
-mod cores;
+pub(crate) mod cores;
 pub(crate) mod load;
-mod peers;
+pub(crate) mod peers;
 mod serve;
 mod server;
 
@@ -210,7 +210,7 @@ fn report(rows: &[Row], parted: bool) -> Section {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -12,23 +12,23 @@ const LIST: &str = include_str!("../../peers/peers.json");
 const TARGET: &str = "{target}";
 
 #[derive(Deserialize)]
-pub(super) struct Peer {
+pub(crate) struct Peer {
     name: String,
     version: String,
     run: Vec<String>,
 }
 
-pub(super) fn all() -> Result<Vec<Peer>, Failure> {
+pub(crate) fn all() -> Result<Vec<Peer>, Failure> {
     Ok(serde_json::from_str(LIST)?)
 }
 
 impl Peer {
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
 
     /// How it is started, from the root of the repository.
-    pub(super) fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut words = self.run.iter().map(|word| word.replace(TARGET, &target()));
         let program = words.next().unwrap_or_default();

@@ -1,16 +1,21 @@
 //! The servers of the comparison that are built here, each a process of its own: this program, started once more.
 
 mod floor;
+mod steps;
 mod theirs;
 
-use std::{convert::Infallible, env, error::Error, future::pending, io, process::ExitCode};
+use std::{convert::Infallible, env, error::Error, future::pending, io, process::ExitCode, sync::Arc};
 
 use axum::{Router, extract::Request, response::IntoResponse, serve::ListenerExt};
-use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
 use rounds::Rounds;
 use rounds_http::{Endpoint, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
+
+use self::steps::Steps;
 
 const PATH: &str = "/mcp";
 
@@ -36,10 +41,16 @@ pub(crate) enum Stack {
     Durable,
     /// The same in axum.
     DurableInAxum,
+    /// A tool that tells how far it is, over bare rmcp in axum.
+    Steps,
+    /// The same through the endpoint, at a [`Port`].
+    StepsAtPort,
+    /// The same in axum.
+    StepsInAxum,
 }
 
 impl Stack {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Axum,
         Self::Rmcp,
         Self::RmcpAtPort,
@@ -48,6 +59,9 @@ impl Stack {
         Self::RoundsOverRmcp,
         Self::Durable,
         Self::DurableInAxum,
+        Self::Steps,
+        Self::StepsAtPort,
+        Self::StepsInAxum,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -60,6 +74,9 @@ impl Stack {
             Self::RoundsOverRmcp => "rounds-over-rmcp",
             Self::Durable => "durable",
             Self::DurableInAxum => "durable-in-axum",
+            Self::Steps => "steps",
+            Self::StepsAtPort => "steps-at-port",
+            Self::StepsInAxum => "steps-in-axum",
         }
     }
 
@@ -89,6 +106,12 @@ impl Stack {
             Self::RoundsOverRmcp => axum(listener, mounted(gallery()?.streamable_http(config))).await?,
             Self::Durable => Port::new(listener, PATH).serve(Endpoint::new(&durable()?, config), pending()).await,
             Self::DurableInAxum => axum(listener, mounted(Endpoint::new(&durable()?, config))).await?,
+            Self::Steps => {
+                let sessions = Arc::<LocalSessionManager>::default();
+                axum(listener, mounted(StreamableHttpService::new(|| Ok(Steps), sessions, config))).await?;
+            }
+            Self::StepsAtPort => Port::new(listener, PATH).serve(Endpoint::new(&told(), config), pending()).await,
+            Self::StepsInAxum => axum(listener, mounted(Endpoint::new(&told(), config))).await?,
         }
         Ok(())
     }
@@ -110,6 +133,10 @@ where
 
 fn durable() -> Result<Rounds<counts::Weather>, Box<dyn Error>> {
     Ok(Rounds::builder(counts::Weather::new()).build()?)
+}
+
+fn told() -> Rounds<Steps> {
+    Rounds::new(Steps)
 }
 
 fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {

@@ -5,11 +5,11 @@ use std::{
     convert::Infallible,
     fmt::Display,
     future::Future,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,13 +26,13 @@ use rmcp::{
     service::{RequestContext, Service},
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
-use tokio::{runtime::Handle, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio::runtime::Handle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
 use crate::{
     accept::Accepted,
-    events::{ENOUGH, Reader},
+    events::{Batch, Reader},
     line::Line,
     log::{Cut, Rare},
     print::{BEGIN, END, event},
@@ -79,18 +79,17 @@ pub(crate) fn answer<H: ServerHandler>(
     let running = Running { cancelled, handler: Some(handler) };
     // The future has room for these, and not for what the handler was given.
     async move {
-        let begun = tokio::select! {
+        tokio::select! {
             biased;
-            begun = Beginning::new(running, reader) => begun,
+            begun = Beginning::new(running, reader, id.clone()) => match begun {
+                Begun::Answered(said, before) => {
+                    response(said.unwrap_or_else(|panicked| Said::new(Err(panicked), id)), before, form)
+                }
+                Begun::Moved(reader, left) => stream(reader, left, config),
+            },
             () = config.cancellation_token.cancelled() => {
-                return failure("empty response", "no response message received from handler");
+                failure("empty response", "no response message received from handler")
             }
-        };
-        match begun {
-            Begun::Answered(said, before) => {
-                response(said.unwrap_or_else(|panicked| Said::new(Err(panicked), id)), before, form)
-            }
-            Begun::Streams(running, reader) => stream(running, reader, id, config),
         }
     }
 }
@@ -142,44 +141,59 @@ fn panicked(panic: &(dyn Any + Send)) -> ErrorData {
 
 /// How a response begins.
 enum Begun {
-    /// The handler has ended, and this was sent before.
+    /// The handler has ended where it was called, and this was sent before.
     Answered(Result<Said, ErrorData>, Vec<u8>),
-    /// Something was sent, and the handler goes on.
-    Streams(Running, Reader),
+    /// Something was sent. The handler goes on in a task of its own, or has ended there. It is told when the guard is dropped.
+    Moved(Reader, DropGuard),
 }
 
-/// Polls a handler until it has ended, or until it waits for something else than its own notifications to be taken.
+/// A handler, up to the point where it is known how the response begins.
 ///
-/// A notification is taken by another task, and its handler waits for that. So when one has arrived, the handler will most likely go on within a few turns
-/// of the runtime: what it sends then goes out in the same write, and often its result does, too.
+/// It is polled where it was called until it has sent something. From then on it has a task of its own: what it does next must neither keep back what
+/// it has sent, nor wait for a client to read.
 struct Beginning {
-    handler: Option<(Running, Option<Reader>)>,
-    /// When the first notification came.
-    first: Option<Instant>,
-    seen: usize,
-    /// Turns since the last one came.
-    turns: u8,
+    at: At,
+    reader: Option<Reader>,
+    id: Option<RequestId>,
+    batch: Batch,
 }
 
-/// How many turns of the runtime a notification waits for the next one.
-const TURNS: u8 = 8;
-
-/// How long the first notification waits at most, as long as others follow it.
-const DELAY: Duration = Duration::from_millis(1);
+enum At {
+    Here(Running),
+    Moved(DropGuard),
+    Begun,
+}
 
 impl Beginning {
-    fn new(running: Running, reader: Option<Reader>) -> Self {
-        Self { handler: Some((running, reader)), first: None, seen: 0, turns: 0 }
+    fn new(running: Running, reader: Option<Reader>, id: RequestId) -> Self {
+        Self { at: At::Here(running), reader, id: Some(id), batch: Batch::default() }
     }
 
-    /// Whether a handler that has sent this many bytes may be about to send more.
-    fn is_sending(&mut self, bytes: usize) -> bool {
-        if bytes > self.seen {
-            (self.seen, self.turns) = (bytes, 0);
-        }
-        self.turns += 1;
-        let first = *self.first.get_or_insert_with(Instant::now);
-        self.turns <= TURNS && bytes < ENOUGH && first.elapsed() < DELAY
+    /// How many bytes wait.
+    fn waiting(&self, cx: &Context<'_>) -> usize {
+        self.reader.as_ref().map_or(0, |reader| reader.waiting(cx))
+    }
+
+    /// Moves the handler to a task.
+    fn move_on(&mut self) {
+        let (At::Here(running), Some(reader), Some(id)) =
+            (mem::replace(&mut self.at, At::Begun), &self.reader, self.id.take())
+        else {
+            return;
+        };
+        let (left, events) = (running.cancelled.clone().drop_guard(), reader.events().clone());
+        let ends = async move {
+            let said = running.await.unwrap_or_else(|panicked| Said::new(Err(panicked), id));
+            match said.event {
+                Ok(event) => events.end(&event),
+                Err(error) => {
+                    tracing::error!(%error, "cannot write a result as JSON: its stream ends without it");
+                    events.end(&[]);
+                }
+            }
+        };
+        tokio::spawn(ends.in_current_span());
+        self.at = At::Moved(left);
     }
 }
 
@@ -187,21 +201,29 @@ impl Future for Beginning {
     type Output = Begun;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Begun> {
-        let Some((running, reader)) = &mut self.handler else { return Poll::Pending };
-        if let Poll::Ready(said) = Pin::new(running).poll(cx) {
-            let before = reader.as_ref().map(Reader::end).unwrap_or_default();
-            return Poll::Ready(Begun::Answered(said, before));
+        if self.waiting(cx) == 0
+            && let At::Here(running) = &mut self.at
+        {
+            if let Poll::Ready(said) = Pin::new(running).poll(cx) {
+                self.at = At::Begun;
+                let before = self.reader.as_ref().map(Reader::end).unwrap_or_default();
+                return Poll::Ready(Begun::Answered(said, before));
+            }
+            if self.waiting(cx) == 0 {
+                return Poll::Pending;
+            }
         }
-        let bytes = reader.as_ref().map_or(0, |reader| reader.waiting(cx));
-        if bytes == 0 {
-            return Poll::Pending;
+        if matches!(self.at, At::Here(_)) {
+            self.move_on();
         }
-        if self.is_sending(bytes) {
+        let Some(reader) = &self.reader else { return Poll::Pending };
+        let (bytes, is_all) = (reader.waiting(cx), reader.is_all_there());
+        if !is_all && self.batch.may_grow(bytes) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        match self.handler.take() {
-            Some((running, Some(reader))) => Poll::Ready(Begun::Streams(running, reader)),
+        match (mem::replace(&mut self.at, At::Begun), self.reader.take()) {
+            (At::Moved(left), Some(reader)) => Poll::Ready(Begun::Moved(reader, left)),
             _ => Poll::Pending,
         }
     }
@@ -253,21 +275,12 @@ fn response(said: Said, before: Vec<u8>, form: Form) -> BoxResponse {
     response
 }
 
-/// The response to a request whose handler goes on, in a task of its own: it does not depend on how fast its client reads.
-fn stream(running: Running, reader: Reader, id: RequestId, config: &StreamableHttpServerConfig) -> BoxResponse {
-    let (cancelled, events) = (running.cancelled.clone(), reader.events().clone());
-    let ended = async move {
-        let said = running.await.unwrap_or_else(|panicked| Said::new(Err(panicked), id));
-        match said.event {
-            Ok(event) => events.end(&event),
-            Err(error) => {
-                tracing::error!(%error, "cannot write a result as JSON: its stream ends without it");
-                events.end(&[]);
-            }
-        }
-    };
-    tokio::spawn(ended.in_current_span());
-    self::events(Stream::new(reader, cancelled, config))
+/// The response to a request whose handler has sent something.
+fn stream(reader: Reader, left: DropGuard, config: &StreamableHttpServerConfig) -> BoxResponse {
+    if reader.is_all_there() {
+        return events(Full::from(reader.end()));
+    }
+    events(Stream::new(reader, left, config))
 }
 
 /// A response that is a stream of events.

@@ -6,16 +6,17 @@ use std::{
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use rmcp::model::ServerJsonRpcMessage;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::print::event;
 
 /// How many bytes may wait for a client. A handler that has sent more waits until its client has read.
-pub(crate) const ENOUGH: usize = 16 << 10;
+const ENOUGH: usize = 16 << 10;
 
 /// How many bytes may wait if the handler does not: it sends from many tasks at once, or drops a send that has begun. What is sent then is refused.
 const MOST: usize = 1 << 20;
@@ -143,6 +144,11 @@ impl Reader {
         Poll::Ready(Some(taken.into()))
     }
 
+    /// Whether the result is there, and so nothing will be added to what waits.
+    pub(crate) fn is_all_there(&self) -> bool {
+        self.0.state().stage != Stage::Open
+    }
+
     /// Whether the result was taken.
     pub(crate) fn is_at_end(&self) -> bool {
         let state = self.0.state();
@@ -169,6 +175,37 @@ impl State {
             Some(reader) => reader.clone_from(cx.waker()),
             reader => *reader = Some(cx.waker().clone()),
         }
+    }
+}
+
+/// Events that are collected for one write.
+///
+/// A handler waits until a notification was taken, by another task, before it sends the next. So where one has arrived, the next, or the result, will
+/// most likely be there within a few turns of the runtime.
+#[derive(Default)]
+pub(crate) struct Batch {
+    bytes: usize,
+    /// Turns since the last event came.
+    turns: u8,
+    /// When the first one came.
+    begun: Option<Instant>,
+}
+
+/// How many turns of the runtime an event waits for the next one.
+const TURNS: u8 = 8;
+
+/// How long the first event waits at most, while others follow.
+const DELAY: Duration = Duration::from_millis(1);
+
+impl Batch {
+    /// Whether it is worth another turn to wait for more than these bytes.
+    pub(crate) fn may_grow(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes {
+            (self.bytes, self.turns) = (bytes, 0);
+        }
+        self.turns += 1;
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        self.turns <= TURNS && bytes < ENOUGH && begun.elapsed() < DELAY
     }
 }
 

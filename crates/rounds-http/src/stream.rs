@@ -12,13 +12,14 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
+use tokio_util::sync::{DropGuard, WaitForCancellationFutureOwned};
 
-use crate::events::Reader;
+use crate::events::{Batch, Reader};
 
 /// The body of such a response. It ends after the result, and when the server stops.
 pub(crate) struct Stream {
     reader: Reader,
+    batch: Batch,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     alive: Option<KeepAlive>,
     /// Tells the handler when the body is dropped.
@@ -26,11 +27,11 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// What comes to the reader. When the body is dropped, `cancelled` is.
-    pub(crate) fn new(reader: Reader, cancelled: CancellationToken, config: &StreamableHttpServerConfig) -> Self {
+    /// What comes to the reader. The guard is dropped with the body.
+    pub(crate) fn new(reader: Reader, left: DropGuard, config: &StreamableHttpServerConfig) -> Self {
         let alive = config.sse_keep_alive.map(|every| KeepAlive { every, timer: None });
         let stopped = Box::pin(config.cancellation_token.clone().cancelled_owned());
-        Self { reader, stopped, alive, _left: cancelled.drop_guard() }
+        Self { reader, batch: Batch::default(), stopped, alive, _left: left }
     }
 }
 
@@ -39,10 +40,16 @@ impl Body for Stream {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Self { reader, stopped, alive, .. } = &mut *self;
+        let Self { reader, batch, stopped, alive, .. } = &mut *self;
         if stopped.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
+        let bytes = reader.waiting(cx);
+        if bytes > 0 && !reader.is_all_there() && batch.may_grow(bytes) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        *batch = Batch::default();
         let events = match (reader.poll_next(cx), alive) {
             (Poll::Ready(events), alive) => {
                 alive.iter_mut().for_each(KeepAlive::reset);
