@@ -1,4 +1,4 @@
-//! One HTTP endpoint for the clients of both eras, with a fast lane for the requests that cannot stream.
+//! One HTTP endpoint for the clients of both eras, with a fast lane for what current clients send.
 //!
 //! ```no_run
 //! use axum::Router;
@@ -20,29 +20,33 @@
 //! A server that has a port to itself needs no axum for that: with the feature `port`, `Port::new(listener, "/mcp").serve(endpoint, stop)`
 //! is one line, and less work for every call.
 //!
-//! rmcp serves every request with a service loop of its own, two tasks and their channels. A request of 2026-07-28 that is
-//! answered with one message needs none of that: its handler can be called where the request came in. That is the fast lane.
+//! rmcp serves every request with a service loop of its own, two tasks and their channels. A request of 2026-07-28 needs none of that: its
+//! handler can be called where the request came in. That is the fast lane.
 //! Everything else goes, with its bytes, to the [`StreamableHttpService`] behind it.
 //!
 //! # What takes the fast lane
 //!
-//! `tools/call`, `prompts/get`, `resources/read`, the four lists and `server/discover`, of version 2026-07-28, with no progress
-//! token and no log level in their `_meta`.
+//! `tools/call`, `prompts/get`, `resources/read`, the four lists, `completion/complete`, `tasks/…` and `server/discover`, of version 2026-07-28, with
+//! or without a progress token, a log level or an `Origin` that is served. That is what current clients send.
 //!
-//! And only if there is no doubt that rmcp would accept them. An `Origin`, a `Host` that is not on the list as it is written
-//! there, a header that is missing, doubled or encoded, a tool whose arguments are repeated in headers, a field that nobody knows,
-//! a body that is too large or no JSON: all that is rmcp's to look at, and what is wrong with it is rmcp's to say. The fast lane
+//! And only if there is no doubt that rmcp would accept them. A `Host` or an `Origin` that is not on the list as it is written
+//! there, a header that is missing, doubled or encoded, a tool whose arguments are repeated in headers, an unknown field,
+//! a body that is too large or not JSON: all that is rmcp's to look at, and what is wrong with it is rmcp's to say. The fast lane
 //! has no errors of its own. What it has accepted goes through rmcp's dispatch, like every other request.
+//!
+//! A response is one message if nothing was sent before the result and the configuration allows JSON, and a stream from the first notification on. A handler that sends faster than its client
+//! reads is slowed down: 16 KiB wait at most, or 1 MiB for a handler that does not wait for what it sends, which then gets an error.
 //!
 //! # What is different
 //!
 //! Status, headers and body are equal: a test sends requests by the thousand both ways, broken in every way there is. On purpose,
-//! four things are not the same.
+//! five things are not the same.
 //!
 //! - **A panic is answered**, with `-32603`. rmcp leaves the client waiting. (Handlers in [`Rounds`] are caught by it in both
 //!   lanes.)
-//! - **A stray notification goes nowhere**: one that a handler sends while nobody asked for progress or logs, where the protocol has
+//! - **A stray notification goes nowhere**: progress without a token of the client, and without a log level everything but progress. The protocol has
 //!   no place for it. rmcp would turn the response into a stream for it.
+//! - **A handler gets another progress token** than the client has sent: a number that no other request has. The client gets its own back.
 //! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
 //!   see it. With rmcp that is an error.
 //! - **The members of a question come in another order**: rmcp sorts them. Questions and the fields of a form are in the order in which
