@@ -33,7 +33,7 @@ Tasks:
                     compare the table of pairings with the one in guide/interop.md
   interop --write   The same, but write the table down
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
-  bench SECTION...  Only these: flows, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
+  bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
   bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml

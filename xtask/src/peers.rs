@@ -25,10 +25,13 @@ pub(crate) fn steps(root: &Path, built: &Path) -> io::Result<Vec<Step>> {
         }
     }
     let interop = root.join("interop");
-    let (npm, venv) = (Npm::of(&interop), Venv::of(&interop, "requirements.txt"));
+    let npm = Npm::of(&interop);
     steps.push(Step::cargo("install the peers from npm", AGAIN).by(move || npm.install()));
-    let doing = format!("install the peer of {}", venv.requirements());
-    steps.push(Step::cargo(doing, AGAIN).by(move || venv.install()));
+    for requirements in ["requirements.txt", "requirements-fastmcp.txt"] {
+        let venv = Venv::of(&interop, requirements);
+        let doing = format!("install the peer of {}", venv.requirements());
+        steps.push(Step::cargo(doing, AGAIN).by(move || venv.install()));
+    }
     Ok(steps)
 }
 

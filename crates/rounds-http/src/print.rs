@@ -4,8 +4,10 @@ use std::{borrow::Cow, collections::BTreeMap, mem};
 
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema, Extensions, InputRequest,
-    InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcResponse, MetaObject, ObjectTypeConst,
-    PrimitiveSchemaDefinition, RequestId, ResultType, ServerJsonRpcMessage, ServerResult,
+    InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcNotification, JsonRpcResponse, MetaObject,
+    NotificationMetaObject, ObjectTypeConst, PrimitiveSchemaDefinition, ProgressNotification,
+    ProgressNotificationMethod, ProgressNotificationParam, ProgressToken, RequestId, ResultType, ServerJsonRpcMessage,
+    ServerNotification, ServerResult,
 };
 use rounds::order::ORDER;
 use serde_json::Value;
@@ -33,8 +35,41 @@ fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Resu
         {
             print_asks(body, id, asks)
         }
+        JsonRpcMessage::Notification(JsonRpcNotification {
+            notification: ServerNotification::ProgressNotification(progress),
+            ..
+        }) if ALL_OF_PROGRESS_IS_PRINTED && progress.extensions.is_empty() => print_progress(body, progress),
         _ => serde_json::to_writer(body, message),
     }
+}
+
+/// The same for progress: see [`ALL_IS_PRINTED`].
+const ALL_OF_PROGRESS_IS_PRINTED: bool = size_of::<ProgressNotificationParam>()
+    == size_of::<(ProgressToken, f64, Option<f64>, Option<String>, Option<NotificationMetaObject>)>()
+    && size_of::<ProgressNotification>()
+        == size_of::<(ProgressNotificationMethod, ProgressNotificationParam, Extensions)>();
+
+/// Prints progress as rmcp does, with its members in the order of their names. rmcp prints it by way of a `Value`.
+fn print_progress(to: &mut Vec<u8>, progress: &ProgressNotification) -> serde_json::Result<()> {
+    let told = &progress.params;
+    let mut message = Object::begin(to);
+    text(message.member("jsonrpc"), "2.0");
+    serde_json::to_writer(message.member("method"), &progress.method)?;
+    let mut params = Object::begin(message.member("params"));
+    if let Some(meta) = &told.meta {
+        serde_json::to_writer(params.member("_meta"), meta)?;
+    }
+    if let Some(message) = &told.message {
+        text(params.member("message"), message);
+    }
+    serde_json::to_writer(params.member("progress"), &told.progress)?;
+    serde_json::to_writer(params.member("progressToken"), &told.progress_token)?;
+    if let Some(total) = &told.total {
+        serde_json::to_writer(params.member("total"), total)?;
+    }
+    params.end();
+    message.end();
+    Ok(())
 }
 
 /// Whether what is printed of questions here is all that they have. A field that a later rmcp adds makes a type larger, unless it has
@@ -248,6 +283,33 @@ mod tests {
             let mut printed = Vec::new();
             print(&mut printed, &message)?;
             assert_eq!(serde_json::from_slice::<Value>(&printed)?, serde_json::to_value(&message)?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn progress_is_printed_as_rmcp_prints_it() -> Result<(), Box<dyn std::error::Error>> {
+        const { assert!(ALL_OF_PROGRESS_IS_PRINTED, "print what is new in rmcp, too") };
+        let meta: NotificationMetaObject = serde_json::from_value(json!({ "z": 1, "a": { "b": "\u{0}" } }))?;
+        let numbers = [0.0, -0.0, 1.0, 0.1, 1e300, -1e-300, f64::NAN, f64::INFINITY, 9_007_199_254_740_993.0];
+        let tokens = [RequestId::Number(i64::MIN), RequestId::Number(0), RequestId::String("größe\n\"".into())];
+        for (token, number) in tokens.iter().flat_map(|token| numbers.map(|number| (token, number))) {
+            for (total, message, meta) in
+                [(None, None, None), (Some(number), Some("a \"b\"".to_owned()), Some(meta.clone()))]
+            {
+                let mut params = ProgressNotificationParam::new(ProgressToken(token.clone()), number);
+                (params.total, params.message, params.meta) = (total, message, meta);
+                let mut plain = ProgressNotification::new(params);
+                let mut extended = plain.clone();
+                extended.extensions.insert(NotificationMetaObject::default());
+                plain.extensions = Extensions::default();
+                for progress in [plain, extended] {
+                    let message = ServerJsonRpcMessage::notification(progress.into());
+                    let mut printed = Vec::new();
+                    print(&mut printed, &message)?;
+                    assert_eq!(String::from_utf8(printed)?, serde_json::to_string(&message)?);
+                }
+            }
         }
         Ok(())
     }
