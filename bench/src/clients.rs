@@ -58,6 +58,14 @@ pub(crate) async fn measure(options: Options) -> Result<Section, Failure> {
         started.clients()?;
     }
     let Started { servers, mut rows, .. } = started;
+    if cores.is_some() {
+        // With a core of its own, the caller need not sleep. While a client is at work, it does.
+        tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     let mut progress = Progress::new("clients", TURNS + 1);
     for turn in 0..=TURNS {
         progress.step(&format!("{} rows", rows.len()));

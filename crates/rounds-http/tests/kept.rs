@@ -48,6 +48,7 @@ fn call(of: &str) -> Bytes {
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["experimental"] = json!({"x": bulk()});
         }
         "meta" => params["_meta"]["example/more"] = bulk(),
+        "token" => params["_meta"]["progressToken"] = json!("x".repeat(400_000)),
         "answers" => params["inputResponses"] = json!({"units": {"action": "accept", "content": bulk()}}),
         "arguments" => params["arguments"]["more"] = bulk(),
         _ => {}
@@ -95,7 +96,7 @@ where
 
 #[tokio::test]
 async fn a_call_that_waits_keeps_nothing_that_was_not_counted() {
-    for of in ["capabilities", "meta", "answers", "arguments"] {
+    for of in ["capabilities", "meta", "token", "answers", "arguments"] {
         for lane in ["the endpoint", "rmcp"] {
             let server = Rounds::new(Gallery::new());
             let config = StreamableHttpServerConfig::default().with_json_response(true);

@@ -14,10 +14,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rmcp::{
-    model::{CallToolResult, ContentBlock},
+    model::{CallToolResult, ContentBlock, ProgressNotificationParam},
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
 use rounds_http::{Incoming, Port};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -113,6 +114,49 @@ async fn who_sends_requests_and_reads_nothing_is_not_heard_any_more() {
         }
     }
     panic!("{sent} bytes of requests were taken, and none of their responses");
+}
+
+#[tokio::test]
+async fn a_handler_is_told_when_the_client_of_its_stream_is_gone_whatever_it_has_read() {
+    for reads in [0, 1, 20] {
+        let (told, begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let tool = Tool::new({
+            let (told, begun) = (told.clone(), begun.clone());
+            move |context| {
+                let (told, begun) = (told.clone(), begun.clone());
+                async move {
+                    let token = context.meta.get_progress_token().unwrap();
+                    // For ever, unless it is told.
+                    for step in 0_u32.. {
+                        let progress = ProgressNotificationParam::new(token.clone(), f64::from(step));
+                        if context.peer.notify_progress(progress).await.is_err() {
+                            break;
+                        }
+                        begun.notify_one();
+                    }
+                    context.ct.cancelled().await;
+                    told.notify_one();
+                    done()
+                }
+            }
+        });
+        let port = Served::of(ready(tool)).await;
+        let mut connection = TcpStream::connect(port.address).await.unwrap();
+        let sent = called().putting("/params/_meta/progressToken", json!("p"));
+        let mut head = "POST /mcp HTTP/1.1\r\n".to_owned();
+        for (name, value) in &sent.headers {
+            head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+        }
+        let body = sent.body();
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        connection.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+        in_time(begun.notified()).await;
+        for _ in 0..reads {
+            assert!(in_time(connection.read(&mut [0; 4096])).await.unwrap() > 0);
+        }
+        drop(connection);
+        in_time(told.notified()).await;
+    }
 }
 
 #[tokio::test]
