@@ -44,7 +44,7 @@
 //!
 //! - **A panic is answered**, with `-32603`. rmcp leaves the client waiting. (Handlers in [`Rounds`] are caught by it in both
 //!   lanes.)
-//! - **A stray notification goes nowhere**: progress without a token of the client, and without a log level everything but progress. The protocol has
+//! - **A stray notification goes nowhere**: one other than progress with the request's token, unless the request has a log level and the server declares that it logs. The protocol has
 //!   no place for it. rmcp would turn the response into a stream for it.
 //! - **A handler gets another progress token** than the client has sent: a number that no other request has. The client gets its own back.
 //! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
@@ -322,7 +322,7 @@ impl<H: ServerHandler, M: SessionManager> Lanes<H, M> {
         let accepted =
             whole.and_then(|body| accept::body(body, method, &head.headers, &*self.handler, self.may_stream));
         let Some(mut accepted) = accepted else { return Err(Request::from_parts(head, body).into()) };
-        let line = self.switchboard.line(&mut accepted.meta);
+        let line = self.switchboard.line(&mut accepted.meta, &*self.handler);
         Ok(dispatch::answer(self.handler.clone(), line, accepted, head, config, form))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A handler's context has a peer, and only a running service of rmcp's has one to give. All requests share the peer of one service, whose transport
 //! tells by the progress token whose notification it is: each request gets a token of its own, which no other ever had. A log message has no
-//! token, and so a request that wants log messages gets a service of its own.
+//! token, and so a request that wants log messages of a server that has them gets a service of its own.
 
 use std::{
     collections::HashMap,
@@ -37,12 +37,14 @@ pub(crate) struct Switchboard {
     /// Started by the first request, because it takes a runtime.
     shared: OnceLock<Arc<RunningService<RoleServer, Nobody>>>,
     callers: Arc<Callers>,
+    /// Whether the server declares that it has log messages. Some clients ask for them with every request, and few servers have them.
+    logs: OnceLock<bool>,
 }
 
 impl Switchboard {
-    /// The line of a request, in whose metadata the token becomes the one that the line is known by.
-    pub(crate) fn line(&self, meta: &mut RequestMetaObject) -> Line {
-        if meta.log_level().is_some() {
+    /// The line of a request to this handler, in whose metadata the token becomes the one that the line is known by.
+    pub(crate) fn line(&self, meta: &mut RequestMetaObject, handler: &impl ServerHandler) -> Line {
+        if meta.log_level().is_some() && *self.logs.get_or_init(|| handler.get_info().capabilities.logging.is_some()) {
             return Line::own();
         }
         let shared = self.shared.get_or_init(|| {

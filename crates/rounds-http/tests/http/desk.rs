@@ -107,7 +107,7 @@ impl ServerHandler for Desk {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_prompts().enable_resources().enable_completions();
-        ServerConfig::new(capabilities.enable_tasks().build())
+        ServerConfig::new(capabilities.enable_tasks().enable_logging().build())
     }
 
     async fn complete(

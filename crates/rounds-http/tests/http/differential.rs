@@ -415,7 +415,7 @@ fn base() -> impl Strategy<Value = Draft> {
         Draft::message(json!([])),
         Draft::message(json!(null)),
     ];
-    prop_oneof![4 => select(fast), 2 => notified, 1 => select(slow)]
+    prop_oneof![8 => select(fast), 2 => notified, 2 => select(slow)]
 }
 
 fn twist() -> impl Strategy<Value = Twist> {

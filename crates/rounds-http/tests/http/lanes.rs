@@ -13,7 +13,10 @@ use std::{
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock},
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject, ServerCapabilities,
+        ServerConfig,
+    },
     service::RequestContext,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
@@ -274,7 +277,10 @@ async fn a_legacy_session_is_kept() {
 
 /// A server with one tool.
 #[derive(Clone)]
-pub(crate) struct Tool(Arc<Called>);
+pub(crate) struct Tool {
+    called: Arc<Called>,
+    logs: bool,
+}
 
 type Called = dyn Fn(RequestContext<RoleServer>) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync;
 pub(crate) type Outcome = Result<CallToolResponse, ErrorData>;
@@ -284,13 +290,24 @@ impl Tool {
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        Self(Arc::new(move |context| Box::pin(called(context))))
+        Self { called: Arc::new(move |context| Box::pin(called(context))), logs: false }
+    }
+
+    /// One that declares that it has log messages.
+    pub(crate) fn with_logs(self) -> Self {
+        Self { logs: true, ..self }
     }
 }
 
 impl ServerHandler for Tool {
+    fn get_info(&self) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.logging = self.logs.then(JsonObject::default);
+        ServerConfig::new(capabilities)
+    }
+
     async fn call_tool(&self, _: CallToolRequestParams, context: RequestContext<RoleServer>) -> Outcome {
-        self.0(context).await
+        (self.called)(context).await
     }
 }
 

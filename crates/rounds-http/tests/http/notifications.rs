@@ -229,7 +229,9 @@ async fn a_stray_notification_goes_nowhere() {
         log(&context).await;
         done()
     });
-    for sent in [called(), with_token(1)] {
+    // FastMCP's client asks for log messages with every request.
+    let level = |sent: Sent| sent.putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("debug"));
+    for sent in [called(), with_token(1), level(called()), level(with_token(1))] {
         let ours = sent.to(&mut endpoint(&tool, json())).await;
         assert_eq!(ours.message()["result"]["content"][0]["text"], "done");
     }
@@ -243,7 +245,7 @@ async fn log(context: &RequestContext<RoleServer>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_log_level_whatever_the_handler_sends_comes_in_order() {
+async fn with_a_log_level_whatever_a_server_with_logs_sends_comes_in_order() {
     let tool = Tool::new(|context| async move {
         log(&context).await;
         tell(&context, 1).await.unwrap();
@@ -251,7 +253,8 @@ async fn with_a_log_level_whatever_the_handler_sends_comes_in_order() {
         context.peer.send_notification(ServerNotification::CustomNotification(own)).await.unwrap();
         log(&context).await;
         done()
-    });
+    })
+    .with_logs();
     let sent = with_token("p").putting("/params/_meta/io.modelcontextprotocol~1logLevel", json!("info"));
     let ours = sent.to(&mut endpoint(&tool, json())).await;
     let methods: Vec<_> = messages(&ours.body).iter().map(|message| message["method"].clone()).collect();
@@ -274,7 +277,8 @@ async fn a_thousand_notifications_that_are_sent_at_once_come_in_order() {
                 told.await.unwrap();
             }
             done()
-        });
+        })
+        .with_logs();
         let stream = rest(&mut begin(&mut endpoint(&tool, json()), &sent).await).await;
         assert_eq!(steps(&stream), (0..1000).map(f64::from).collect::<Vec<_>>());
         assert!(messages(&stream)[1000]["result"].is_object());
