@@ -109,7 +109,7 @@ async fn a_value_of_another_effect_is_refused_and_the_effect_is_not_had_again() 
     stage.delete(&format!("{round}r1")).await;
     let leg = tea.send(&stage.client).await;
     let said = leg.error()["message"].as_str().unwrap();
-    assert!(said.contains("`canary-effect` may have happened, and what came of it is not kept"), "{said}");
+    assert!(said.contains("the effect `canary-effect` may have run, and its value was not recorded"), "{said}");
     assert_eq!(stage.shop.charges(), 2, "{:?}", stage.events.stations());
 }
 

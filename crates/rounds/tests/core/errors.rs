@@ -15,7 +15,7 @@ fn lookalikes() -> [ErrorData; 3] {
     [
         ErrorData::invalid_params("Invalid or expired requestState", Some(json!({"reason": "invalid_request_state"}))),
         ErrorData::internal_error(
-            "the server cannot go on just now: send the same request again",
+            "the server cannot continue this call at the moment: send the same request again",
             Some(json!({"reason": "retry"})),
         ),
         ErrorData::missing_required_client_capability(required),

@@ -207,7 +207,10 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
         ),
         ("panicked", "it was dropped before it came to its end"),
         ("twice", "two effects of this call are named `charge`: give each its own name"),
-        ("without room", "this call has had 4 effects, which is as many as it may"),
+        (
+            "without room",
+            "this call has run 4 effects, which is the limit: do more in each, or raise `Limits::with_effects`",
+        ),
     ] {
         let limits = Limits::default().with_effects(4, 100);
         let configure = |builder: rounds::RoundsBuilder<_>| builder.limits(limits).legacy(Legacy::push());
@@ -239,7 +242,10 @@ async fn attempts_count_as_effects_do_and_each_has_to_find_room() {
     )
     .await;
     let said = stage.client.call("order", json!({})).await.text();
-    assert_eq!(said, "closed 0, closed 1, closed 2, this call has had 3 effects, which is as many as it may");
+    assert_eq!(
+        said,
+        "closed 0, closed 1, closed 2, this call has run 3 effects, which is the limit: do more in each, or raise `Limits::with_effects`"
+    );
     assert_eq!(stage.effects.count(), 3);
 }
 

@@ -20,7 +20,10 @@ async fn a_flow_ends_in_words_when_it_has_asked_ten_times() {
     for _ in 0..2 {
         let ended = last.send(&stage.client).await;
         assert!(ended.is_tool_error());
-        assert_eq!(ended.text(), "this call has asked 10 times, which is as often as it may: start it again");
+        assert_eq!(
+            ended.text(),
+            "this call has asked 10 times, which is the limit: start it again, or raise `Limits::with_rounds`"
+        );
     }
     assert_eq!(stage.runs(), 11, "the end is a reply like any other");
 }
@@ -45,7 +48,10 @@ async fn more_questions_at_once_than_the_limit_are_not_asked() {
     assert_eq!(stage.client.call("16", json!({})).await.asked().keys().len(), 16);
     let refused = stage.client.call("17", json!({})).await;
     assert!(refused.is_tool_error());
-    assert_eq!(refused.text(), "17 questions at once are more than the 16 that one round may have");
+    assert_eq!(
+        refused.text(),
+        "17 questions in one round exceed the limit of 16: ask fewer together, or raise `Limits::with_questions`"
+    );
 }
 
 #[tokio::test]
@@ -60,7 +66,7 @@ async fn what_does_not_fit_into_a_token_is_said_and_not_sent() {
     assert!(asked.retry().send(&stage.client).await.asked().state().len() <= 4096, "and what is sent is taken back");
     let refused = stage.client.call("4000", json!({})).await;
     assert!(refused.is_tool_error());
-    assert!(refused.text().contains("more than the 4096 that a state may have"), "{}", refused.text());
+    assert!(refused.text().contains("and the limit is 4096:"), "{}", refused.text());
 }
 
 #[tokio::test]
@@ -74,7 +80,7 @@ async fn answers_that_pile_up_beyond_a_token_end_the_flow_in_words() {
     let asked = asked.accept("q0", json!({"q0": "x".repeat(2000)})).send(&stage.client).await.asked();
     let ended = asked.accept("q1", json!({"q1": "x".repeat(2000)})).send(&stage.client).await;
     assert!(ended.is_tool_error());
-    assert!(ended.text().contains("a state may have"), "{}", ended.text());
+    assert!(ended.text().contains("the state of this call takes"), "{}", ended.text());
 }
 
 #[test]

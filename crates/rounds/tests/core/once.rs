@@ -235,7 +235,7 @@ async fn an_effect_that_a_first_leg_left_under_way_does_not_begin_again() {
         } else {
             stage.order().await.accept("size", small()).send(&stage.client).await.text()
         };
-        assert!(said.contains("`audit` may have happened"), "{said}");
+        assert!(said.contains("the effect `audit` may have run"), "{said}");
         gate.open();
         assert_eq!(stage.effects.count(), 1, "{legacy}");
     }
@@ -369,7 +369,7 @@ async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
     .await;
     let accepted = stage.order().await.accept("size", small());
     assert_eq!(accepted.send(&stage.client).await.error()["message"], "the handler panicked");
-    let lost = "`charge` may have happened, and what came of it is not kept: start the call again";
+    let lost = "the effect `charge` may have run, and its value was not recorded: check what it did, then start the call again";
     assert_eq!(accepted.send(&stage.client).await.error()["message"], lost);
     assert_eq!(stage.effects.count(), 1);
 }
@@ -389,7 +389,10 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     )
     .await;
     let leg = many.client.call("order", json!({})).await;
-    assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
+    assert_eq!(
+        leg.error()["message"],
+        "this call has run 2 effects, which is the limit: do more in each, or raise `Limits::with_effects`"
+    );
     assert_eq!(many.effects.count(), 2);
 
     let at_once = Visit::with(
@@ -408,7 +411,10 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     )
     .await;
     let leg = at_once.client.call("order", json!({})).await;
-    assert_eq!(leg.error()["message"], "this call has had 2 effects, which is as many as it may");
+    assert_eq!(
+        leg.error()["message"],
+        "this call has run 2 effects, which is the limit: do more in each, or raise `Limits::with_effects`"
+    );
     assert_eq!(at_once.effects.count(), 2, "the third did not run");
 
     let tight = limits.with_effects(64, 400);
@@ -453,7 +459,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     )
     .await;
     let leg = large.client.call("order", json!({})).await;
-    assert!(leg.is_tool_error() && leg.text().contains("more than the 750"), "{}", leg.text());
+    assert!(leg.is_tool_error() && leg.text().contains("and the limit is 750:"), "{}", leg.text());
     assert_eq!(large.effects.count(), 1, "the second did not run");
 }
 

@@ -68,7 +68,10 @@ async fn where_a_principal_is_required_nobody_is_asked_without_one() {
     for method in ["tools/call", "prompts/get", "resources/read"] {
         let leg = stage.client.request(method, json!({"name": "order", "uri": "order"})).await;
         assert_eq!(leg.error()["code"], -32600);
-        assert_eq!(leg.error()["message"], "this server asks only those who are signed in, and nobody is");
+        assert_eq!(
+            leg.error()["message"],
+            "this server asks only authenticated callers, and this request has no principal: sign in, then call again"
+        );
     }
     who.set(Some("ada"));
     let accepted = stage.order().await.accept("size", small());

@@ -54,7 +54,7 @@ async fn nothing_spills_unless_it_was_asked_for() {
     let ledger = Faulty::new();
     let stage = Visit::with(hoarder(), |builder| builder.ledger(ledger.clone()).limits(small_tokens())).await;
     let refused = stage.client.call("4000", json!({})).await;
-    assert!(refused.is_tool_error() && refused.text().contains("more than the 1000"), "{}", refused.text());
+    assert!(refused.is_tool_error() && refused.text().contains("and the limit is 1000:"), "{}", refused.text());
     assert!(ledger.given().is_empty());
 }
 
@@ -69,7 +69,7 @@ fn a_ledger_has_to_be_chosen_for_it() {
 async fn what_is_too_large_even_for_that_is_said_in_words() {
     let stage = Visit::with(hoarder(), spilling(&Faulty::new())).await;
     let refused = stage.client.call("5000", json!({})).await;
-    assert!(refused.is_tool_error() && refused.text().contains("more than the 5000"), "{}", refused.text());
+    assert!(refused.is_tool_error() && refused.text().contains("and the limit is 5000:"), "{}", refused.text());
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn a_state_that_finds_no_room_is_said_in_words_or_may_be_sent_again_and_no
     let stage = Visit::with(hoarder(), spilling).await;
     let busy = stage.client.call("4000", json!({})).await;
     assert!(busy.is_tool_error());
-    assert_eq!(busy.text(), "the server is busy: try again in a moment");
+    assert_eq!(busy.text(), "the server has no space left to keep this call: try again in a moment");
     assert_eq!(ledger.claim_bytes(), 0);
 
     let stage = Visit::with(later(), spilling).await;

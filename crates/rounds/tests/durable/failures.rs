@@ -329,7 +329,10 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
             durable("pay", "", dropped),
             "after the effect `charge`, because it cannot be recorded: it was dropped before",
         ),
-        (durable("pay", "", without_room), "this call has been through 64 operations, which is as many as it may"),
+        (
+            durable("pay", "", without_room),
+            "this call has run 64 operations, which is the limit: do more in each, or raise `Limits::with_effects`",
+        ),
     ] {
         let told = refused(route).await;
         assert!(told.contains(why), "{told}");
@@ -348,7 +351,7 @@ async fn an_answer_that_is_too_large_to_record_keeps_the_others_from_being_asked
         let client = fleet.instance(durable("pay", "", both)).await;
         let asked = client.call("pay", to_rome()).await.asked();
         let told = asked.accept(key, json!({key: "x".repeat(20_000)})).send(&client).await.text();
-        assert!(told.contains("more than the 16384 that an entry may have"), "{told}");
+        assert!(told.contains("and the limit of an entry is 16384:"), "{told}");
     }
 }
 
@@ -388,6 +391,6 @@ async fn attempts_are_limited_as_all_entries_are() {
     let told = Client::modern(few).await.call("pay", to_rome()).await.text();
     assert_eq!(
         (told.as_str(), fleet.world.count("charge")),
-        ("this call has been through 3 operations, which is as many as it may", 3)
+        ("this call has run 3 operations, which is the limit: do more in each, or raise `Limits::with_effects`", 3)
     );
 }

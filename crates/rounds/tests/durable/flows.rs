@@ -263,7 +263,7 @@ async fn the_server_is_found_inside_of_an_arc_and_another_one_is_named() {
     }
     let client = Client::modern(Rounds::new(Wrapper(airline(&fleet.world)))).await;
     let message = client.call("book", to_rome()).await.error()["message"].clone();
-    assert!(message.as_str().unwrap().contains("hand `Rounds::new` the `durable::Airline` itself"), "{message}");
+    assert!(message.as_str().unwrap().contains("pass `Rounds::new` the `durable::Airline` itself"), "{message}");
 }
 
 #[tokio::test]

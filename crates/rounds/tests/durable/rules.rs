@@ -208,7 +208,10 @@ async fn an_effect_whose_value_is_not_kept_does_not_happen_again() {
     let client = fleet.instance(durable("book", "", lost)).await;
     let asked = client.call("book", json!({"to": "Rome"})).await.asked();
     let said = asked.accept("on", json!({"on": true})).send(&client).await;
-    assert_eq!(said.text(), "`report` may have happened, and what came of it is not kept: start the call again");
+    assert_eq!(
+        said.text(),
+        "the effect `report` may have run, and its value was not recorded: check what it did, then start the call again"
+    );
     assert_eq!(fleet.world.count("report"), 1);
 }
 

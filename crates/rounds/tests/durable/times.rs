@@ -147,7 +147,11 @@ async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
     let asked = client.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(30));
     let late = asked.accept("meal", json!({"meal": "soup"})).send(&client).await;
-    assert_eq!(late.text(), "Nobody answered in time: Which meal?", "the model does not answer for the person then");
+    assert_eq!(
+        late.text(),
+        "The user did not answer in time: Which meal?",
+        "the model does not answer for the person then"
+    );
 }
 
 #[tokio::test]

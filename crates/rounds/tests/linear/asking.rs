@@ -103,7 +103,7 @@ async fn an_answer_that_does_not_fit_is_asked_again_with_a_note_three_times() {
         assert_eq!(asked.message("units"), "Which units? (`units` must be one of metric, imperial)");
     }
     let done = asked.accept("units", json!({"units": 7})).send(&client).await;
-    assert_eq!(done.text(), "The answer to \"Which units?\" does not fit: `units` must be of type string");
+    assert_eq!(done.text(), "The answer to \"Which units?\" is not valid: `units` must be of type string");
     assert!(done.is_tool_error());
     assert_eq!(stage.events.runs("weather"), 1);
 }
@@ -295,7 +295,10 @@ async fn a_person_who_never_gets_it_right_meets_the_limit_of_rounds_too() {
     let asked = asked.retry().send(&client).await.asked();
     let done = asked.retry().send(&client).await;
     assert!(done.is_tool_error());
-    assert_eq!(done.text(), "this call has asked 2 times, which is as often as it may: start it again");
+    assert_eq!(
+        done.text(),
+        "this call has asked 2 times, which is the limit: start it again, or raise `Limits::with_rounds`"
+    );
     assert_eq!(stage.server.waiting_calls(), 0, "and nobody waits any more");
 }
 

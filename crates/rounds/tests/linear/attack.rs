@@ -583,7 +583,10 @@ async fn more_questions_than_a_round_may_have_end_the_handler_whenever_they_are_
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     let ended = asked.accept("first", json!({"first": "metric"})).send(&client).await;
-    assert_eq!(ended.text(), "3 questions at once are more than the 2 that one round may have");
+    assert_eq!(
+        ended.text(),
+        "3 questions in one round exceed the limit of 2: ask fewer together, or raise `Limits::with_questions`"
+    );
     dropped.reaches(1).await;
     assert_eq!(stage.server.waiting_calls(), 0);
 }
@@ -675,7 +678,10 @@ async fn an_effect_comes_to_its_end_when_what_is_asked_beside_it_may_not_be_aske
     let client = Client::modern(server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     let leg = asked.accept("units", json!({"units": "metric"})).send(&client).await;
-    assert_eq!(leg.text(), "this call has asked 1 times, which is as often as it may: start it again");
+    assert_eq!(
+        leg.text(),
+        "this call has asked 1 times, which is the limit: start it again, or raise `Limits::with_rounds`"
+    );
     assert_eq!(server.waiting_calls(), 0);
     comes_to_its_end(gate, done, dropped).await;
 }

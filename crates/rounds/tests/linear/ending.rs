@@ -82,7 +82,7 @@ async fn a_deadline_that_passes_in_the_middle_of_a_leg_ends_it_in_words() {
     stage.clock.advance(MINUTE * 60);
     let ended = leg.finish().await;
     assert!(ended.is_tool_error());
-    assert_eq!(ended.text(), "this call has taken longer than it may: start it again");
+    assert_eq!(ended.text(), "the deadline of this call has passed: start the call again");
     assert_eq!(dropped.get(), 1);
 }
 

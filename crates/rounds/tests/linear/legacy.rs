@@ -81,7 +81,9 @@ async fn a_client_that_answers_with_an_error_ends_the_call_in_words() {
     client.pushed().await.unwrap().fail(-32601, "no such method here").await;
     let ended = leg.finish().await;
     assert!(ended.is_tool_error());
-    assert!(ended.text().starts_with("the client could not ask: ") && ended.text().contains("no such method here"));
+    assert!(
+        ended.text().starts_with("the client failed to ask its user: ") && ended.text().contains("no such method here")
+    );
 }
 
 #[tokio::test]
@@ -96,7 +98,7 @@ async fn a_push_waits_as_long_as_a_round_lives_with_signs_of_life() {
     assert_eq!((&sign["params"]["progressToken"], &sign["params"]["progress"]), (&json!(7), &json!(0.001)));
     stage.clock.until_asleep(2).await;
     stage.clock.advance(Duration::from_secs(600));
-    assert_eq!(leg.finish().await.text(), "Nobody answered in time: Which units?");
+    assert_eq!(leg.finish().await.text(), "The user did not answer in time: Which units?");
     let withdrawn = client.notified("notifications/cancelled").await;
     assert_eq!(&withdrawn["params"]["requestId"], pushed.id(), "the client is told not to bother");
 }
@@ -177,7 +179,10 @@ async fn nobody_is_asked_on_behalf_of_nobody() {
     let stage = stage_with(units, |builder| builder.principal(nobody));
     let client = Client::legacy(stage.server.clone()).await;
     let refused = client.call("x", json!({})).await;
-    assert_eq!(refused.error()["message"], "this server asks only those who are signed in, and nobody is");
+    assert_eq!(
+        refused.error()["message"],
+        "this server asks only authenticated callers, and this request has no principal: sign in, then call again"
+    );
     assert!(!client.was_pushed());
 }
 
@@ -189,7 +194,10 @@ async fn pushes_are_rounds_and_are_limited_like_them() {
     for _ in 0..2 {
         client.pushed().await.unwrap().answer(json!({"action": "accept", "content": {"units": "kelvin"}})).await;
     }
-    assert_eq!(leg.finish().await.text(), "this call has asked 2 times, which is as often as it may: start it again");
+    assert_eq!(
+        leg.finish().await.text(),
+        "this call has asked 2 times, which is the limit: start it again, or raise `Limits::with_rounds`"
+    );
 }
 
 #[tokio::test]
@@ -201,7 +209,10 @@ async fn no_more_questions_are_pushed_at_once_than_a_round_may_have() {
     let stage = stage_with(both, |builder| builder.limits(Limits::default().with_questions(1)));
     for client in [Client::modern(stage.server.clone()).await, Client::legacy(stage.server.clone()).await] {
         let told = tokio::time::timeout(Duration::from_secs(60), client.call("x", json!({}))).await.unwrap().text();
-        assert_eq!(told, "2 questions at once are more than the 1 that one round may have");
+        assert_eq!(
+            told,
+            "2 questions in one round exceed the limit of 1: ask fewer together, or raise `Limits::with_questions`"
+        );
         assert!(!client.was_pushed());
     }
 }
@@ -228,7 +239,7 @@ async fn a_flow_of_pushes_has_a_deadline() {
     let _pushed = client.pushed().await.unwrap();
     stage.clock.until_asleep(3).await;
     stage.clock.advance(Duration::from_secs(60));
-    assert_eq!(leg.finish().await.text(), "this call has taken longer than it may: start it again");
+    assert_eq!(leg.finish().await.text(), "the deadline of this call has passed: start the call again");
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ async fn a_question_has_its_own_time_within_the_round() {
     let asked = client.call("x", json!({})).await.asked();
     stage.clock.advance(Duration::from_secs(5));
     let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
-    assert_eq!(late.text(), "Nobody answered in time: Quick?");
+    assert_eq!(late.text(), "The user did not answer in time: Quick?");
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn an_argument_does_not_stand_in_for_time() {
     let asked = client.call("x", json!({"units": "metric"})).await.asked();
     stage.clock.advance(five);
     let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
-    assert_eq!(late.text(), "Nobody answered in time: Quick?");
+    assert_eq!(late.text(), "The user did not answer in time: Quick?");
 }
 
 #[tokio::test]

@@ -346,7 +346,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_three_times() {
     }
     let ended = asked.accept("units", json!({"units": "kelvin"})).send(&client).await;
     assert!(ended.is_tool_error());
-    assert_eq!(ended.text(), r#"The answer to "Which units?" does not fit: `units` must be one of metric, imperial"#);
+    assert_eq!(ended.text(), r#"The answer to "Which units?" is not valid: `units` must be one of metric, imperial"#);
     assert_eq!(stage.handler().counted("weather"), 0);
 }
 

@@ -186,7 +186,7 @@ async fn a_question_that_nobody_answers_in_time_ends_the_call() {
     let leg = start(&client, "guard").await;
     let _unanswered = client.pushed().await.unwrap();
     stage.clock.advance(Duration::from_secs(61));
-    assert_eq!(leg.finish().await.text(), "Nobody answered in time: Which units?");
+    assert_eq!(leg.finish().await.text(), "The user did not answer in time: Which units?");
     assert_eq!(client.notified("notifications/cancelled").await["params"]["reason"], "the question was withdrawn");
 }
 
@@ -229,7 +229,10 @@ async fn a_guard_that_asks_nothing_and_keeps_nothing_is_told() {
     let stage = stage(Legacy::push());
     for client in [stage.modern().await, stage.legacy().await] {
         let ended = client.call("nothing", json!({})).await;
-        assert_eq!(ended.error()["message"], "a round needs a question or a state to keep");
+        assert_eq!(
+            ended.error()["message"],
+            "a round needs a question to ask or a state to keep: add one, or return a result"
+        );
     }
     assert_eq!(stage.handler().counted("nothing"), 2);
 }

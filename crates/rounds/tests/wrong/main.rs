@@ -28,7 +28,7 @@ fn a_wrong_handler_is_told_what_to_write_instead() {
     for (case, sentences) in [
         ("self", &["expected to take 2 arguments, but it takes 3", "F: Fn(Durable<S>, P) -> Fut"][..]),
         ("method", &["a durable handler is a function without `&self`", "and `router.with_route(durable("]),
-        ("captures", &["a durable handler cannot capture anything: reach the server inside of `once`"]),
+        ("captures", &["a durable handler cannot capture anything: use the server inside `once`"]),
         ("outside", &["field `server` of struct `rounds::Durable` is private"]),
         ("form", &["`Seat` cannot be asked for with a form", "derive `serde::Deserialize` and `schemars::JsonSchema`"]),
         ("arguments", &["`JsonSchema` is not implemented for `Bare`"]),

@@ -1,12 +1,12 @@
-//! What a client declared that it can be asked, as a byte of flags: a call that waits keeps these, and not the tree whose size the
-//! client chooses.
+//! The kinds of question that a client declared it can answer, as a byte of flags. A waiting call keeps the flags and
+//! not the declaration, whose size the client chooses.
 
 use rmcp::model::{ClientCapabilities, TASKS_EXTENSION_ID};
 use serde_json::{Map, Value, json};
 
 use crate::shared::kind::QuestionKind;
 
-/// What a client declared that it can be asked.
+/// The kinds of question that a client declared it can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Capabilities(u8);
 
@@ -18,8 +18,8 @@ impl Capabilities {
     const ROOTS: u8 = 1 << 4;
     const TASKS: u8 = 1 << 5;
 
-    /// Reads what a request declares, and copies nothing of it. None for what rmcp does not take for capabilities, and for lists in
-    /// the place of objects, which it does take.
+    /// Reads what a request declares without copying it. None for what rmcp does not accept as capabilities, and for
+    /// lists in place of objects, which rmcp does accept.
     pub(crate) fn read(declared: &Value) -> Option<Self> {
         let mut read = Self::default();
         for (name, value) in declared.as_object()? {
@@ -48,7 +48,7 @@ impl Capabilities {
         })
     }
 
-    /// Whether the client's model may be given tools.
+    /// Whether a sampling request may give tools to the client's model.
     pub(crate) const fn can_use_tools(self) -> bool {
         self.has(Self::SAMPLE_TOOLS)
     }
@@ -57,7 +57,7 @@ impl Capabilities {
         self.0 & flag != 0
     }
 
-    /// The shortest declaration that reads as these.
+    /// The shortest declaration that reads as these flags.
     pub(crate) fn to_json(self) -> String {
         let mut declared = Map::new();
         let mut declare = |flag, name: &str, value| {
@@ -127,7 +127,7 @@ fn read_sampling(value: &Value) -> Option<u8> {
     Some(sampling_of(tools))
 }
 
-/// An object, or nothing; none when it is something else.
+/// The members of an object, or of nothing for null. None for any other value.
 fn object(value: &Value) -> Option<Option<&Map<String, Value>>> {
     match value {
         Value::Null => Some(None),
@@ -136,13 +136,13 @@ fn object(value: &Value) -> Option<Option<&Map<String, Value>>> {
     }
 }
 
-/// An object of objects, or nothing.
+/// The members of an object of objects, or of nothing for null.
 fn objects(value: &Value) -> Option<Option<&Map<String, Value>>> {
     let members = object(value)?;
     members.is_none_or(|members| members.values().all(Value::is_object)).then_some(members)
 }
 
-/// An object whose member of this name is true or false, if it is there, or nothing.
+/// The members of an object whose member of this name is a boolean, null or absent, or of nothing for null.
 fn with_flag<'a>(value: &'a Value, name: &str) -> Option<Option<&'a Map<String, Value>>> {
     let members = object(value)?;
     let flag = members.and_then(|members| members.get(name));
@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Capabilities, and what is nearly some: known names at every depth, with values of any kind.
+    /// Capabilities and near misses: known names at every depth, with values of any kind.
     fn declared() -> impl Strategy<Value = Value> {
         let leaf =
             prop_oneof![4 => Just(json!({})), 1 => Just(json!(null)), 1 => Just(json!(true)), 1 => Just(json!(1))];

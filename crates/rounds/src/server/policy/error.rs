@@ -1,4 +1,4 @@
-//! What a handler ends with when it does not end well.
+//! The error that a handler returns when its flow cannot go on.
 
 use rmcp::{
     ErrorData,
@@ -14,136 +14,143 @@ use crate::{
 
 /// Why a flow could not go on.
 ///
-/// Return it from a tool as it is: what the person or the model should read becomes a tool error in words, and what is
-/// a fault of the request or of the server becomes the right protocol error. In a prompt or a resource, `?` turns it
-/// into rmcp's [`ErrorData`].
+/// Return it from a tool as it is. An error that the user or the model should read becomes a tool error with its text.
+/// A fault of the request or of the server becomes the matching protocol error. In a prompt or a resource, `?` converts
+/// it into rmcp's [`ErrorData`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// The tool failed, and this is what its caller should read.
+    /// The tool failed. The text is for the caller of the tool.
     #[error("{0}")]
     Failed(String),
-    /// The person said no.
+    /// The user declined to answer.
     #[error("The user declined: {question}")]
     Declined {
-        /// What they were asked.
+        /// The question's message.
         question: String,
     },
-    /// The person dismissed the question without a choice.
+    /// The user dismissed the question without a choice.
     #[error("The user cancelled: {question}")]
     Cancelled {
-        /// What they were asked.
+        /// The question's message.
         question: String,
     },
-    /// The person's answer did not fit, and neither did those after it.
-    #[error("The answer to \"{question}\" does not fit: {problem}")]
+    /// The user's answer did not match the form, and neither did the answers to the re-asks.
+    #[error("The answer to \"{question}\" is not valid: {problem}")]
     Invalid {
-        /// What they were asked.
+        /// The question's message.
         question: String,
         /// What was wrong with the last answer.
         problem: InvalidAnswer,
     },
-    /// Nobody answered in the time that the question had.
-    #[error("Nobody answered in time: {question}")]
+    /// The question's timeout passed before an answer arrived.
+    #[error("The user did not answer in time: {question}")]
     NotInTime {
-        /// What was asked.
+        /// The question's message.
         question: String,
     },
-    /// The client cannot be asked, and the model can: it is to call again with an argument.
+    /// The client cannot be asked. The model should ask the user itself and call again with an argument.
     #[error(
         "This client cannot be asked. Ask the user yourself: \"{question}\" Then call again with the argument `{argument}`."
     )]
     NeedsArgument {
-        /// What would have been asked.
+        /// The message of the question that was not sent.
         question: String,
-        /// The argument to call again with.
+        /// The name of the argument to call again with.
         argument: String,
     },
-    /// The client is of the legacy era, and there is no connection to ask it over: its HTTP requests have no session.
+    /// The client is of the legacy era and has no back channel: its HTTP requests have no session to push a question
+    /// over.
     #[error(
         "this tool has a question, and this connection has no way to ask it: the client's HTTP requests have no session"
     )]
     NoBackChannel,
-    /// A client of the legacy era was asked over the live connection, and answered with an error.
-    #[error("the client could not ask: {0}")]
+    /// A question was pushed to a client of the legacy era, and the client answered with an error.
+    #[error("the client failed to ask its user: {0}")]
     ClientFailed(#[source] Box<rmcp::ServiceError>),
-    /// As many handlers are waiting for an answer as may: in all, for this principal, or for callers without one.
+    /// The limit of waiting handlers is reached: in all, for this principal, or for callers without a principal.
     #[error(
         "too many calls are waiting for an answer (limit {limit}); answer or cancel one, or raise `Limits::with_frames`"
     )]
     TooManyFrames {
-        /// How many may be waiting.
+        /// The limit that was reached.
         limit: usize,
     },
-    /// The handlers that wait for an answer take as much memory as they may: in all, for this principal, or for callers without one.
+    /// The memory limit of waiting handlers is reached: in all, for this principal, or for callers without a principal.
     #[error(
         "the calls that wait for an answer take too much memory (limit {limit} bytes); answer or cancel one, send less with a \
          call, or raise `Limits::with_frame_bytes`"
     )]
     TooManyFrameBytes {
-        /// How many bytes they may take.
+        /// The limit that was reached, in bytes.
         limit: usize,
     },
-    /// The flow is over, so nobody is there to be asked. A task that outlives its handler meets this.
-    #[error("the call has ended: there is nobody left to ask")]
+    /// The flow has ended, so its client cannot be asked. A task that outlives its handler gets this error.
+    #[error("the call has ended, so its client cannot be asked: await every question before the handler returns")]
     FlowEnded,
-    /// A question was awaited in a call that blocks the thread which runs its handler, such as `Handle::block_on` in
-    /// `tokio::task::block_in_place`. It can be sent only when the handler yields.
+    /// A question was awaited in a call that blocks the thread which polls its handler, such as `Handle::block_on` in
+    /// `tokio::task::block_in_place`. A question can be sent only when the handler yields.
     #[error(
         "a question was awaited in a blocking call, on the thread that runs its handler, and could not be sent: `.await` it in the \
          handler, or do the blocking work in `tokio::task::spawn_blocking`"
     )]
     Blocked,
-    /// The flow has taken longer than it may.
-    #[error("this call has taken longer than it may: start it again")]
+    /// The flow's deadline has passed.
+    #[error("the deadline of this call has passed: start the call again")]
     DeadlinePassed,
-    /// The client did not declare that it can be asked this way. On the wire: `-32021`.
-    #[error("the client did not declare that it can be asked this way")]
+    /// The client did not declare the capability that this question needs. On the wire: `-32021`.
+    #[error("the client did not declare the capability that this question needs")]
     MissingCapability {
-        /// What the client would have to declare.
+        /// The capabilities that the client would have to declare.
         required: Box<ClientCapabilities>,
     },
-    /// The client speaks a protocol without multi-round calls, and a handler with a [`Round`](crate::Round) asked all the same.
+    /// The client speaks a protocol version without multi-round calls, and a handler with a [`Round`](crate::Round)
+    /// asked anyway.
     #[error(
         "this tool has a question, and this client cannot be asked: it speaks an MCP version from before 2026-07-28"
     )]
     LegacyClient,
-    /// The flow has had as many rounds as it may.
-    #[error("this call has asked {limit} times, which is as often as it may: start it again")]
+    /// The flow has used all of its rounds.
+    #[error("this call has asked {limit} times, which is the limit: start it again, or raise `Limits::with_rounds`")]
     TooManyRounds {
-        /// How many rounds a flow may have.
+        /// The limit of rounds in a flow.
         limit: u32,
     },
-    /// A round has more questions than it may.
-    #[error("{asks} questions at once are more than the {limit} that one round may have")]
-    TooManyQuestions {
-        /// How many there were.
-        asks: usize,
-        /// How many there may be.
-        limit: usize,
-    },
-    /// What the flow knows does not fit into a token.
-    #[error("what this call has to remember takes {bytes} bytes, more than the {limit} that a state may have")]
-    StateTooLarge {
-        /// How many bytes it takes.
-        bytes: usize,
-        /// How many it may take.
-        limit: usize,
-    },
-    /// A durable handler took another way than the one recorded. On the wire: the frozen error.
+    /// The handler asked more questions in one round than the limit allows.
     #[error(
-        "entry {position} of the journal is {recorded}, and the handler came to {wanted}: guard the change with `patched`"
+        "{asks} questions in one round exceed the limit of {limit}: ask fewer together, or raise `Limits::with_questions`"
+    )]
+    TooManyQuestions {
+        /// The number of questions in the round.
+        asks: usize,
+        /// The limit of questions in a round.
+        limit: usize,
+    },
+    /// The state of the flow does not fit into a token.
+    #[error(
+        "the state of this call takes {bytes} bytes, and the limit is {limit}: keep less in it, or raise `Limits::with_token_bytes` \
+         or, for states that spill, `Limits::with_spill_bytes`"
+    )]
+    StateTooLarge {
+        /// The size of the state in bytes.
+        bytes: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A durable handler took another path than the recorded one. On the wire: the frozen error.
+    #[error(
+        "entry {position} of the journal is {recorded}, but the handler reached {wanted}: guard the change with `patched`"
     )]
     Diverged {
-        /// Which entry, counted from zero.
+        /// The index of the journal entry, counted from zero.
         position: usize,
-        /// What was recorded there.
+        /// A description of the recorded entry.
         recorded: String,
-        /// What the handler came to.
+        /// A description of the operation that the handler reached.
         wanted: String,
     },
-    /// A durable question has another text or another form than when it was asked, so that its answer is not one to it. A warning in the
-    /// log shows both texts.
+    /// The text or the form of a durable question has changed since it was asked, so the answer does not belong to it.
+    /// A warning in the log shows both texts.
     #[error(
         "the question `{key}` has changed since it was asked, so that its answer cannot be used: start the call again. In the \
          handler, a question has to be the same on every leg: take what changes, such as the time, from the flow"
@@ -154,131 +161,144 @@ pub enum FlowError {
     },
     /// A durable handler had two operations in flight at once.
     #[error(
-        "a durable handler does one thing after another: ask together with `all`, and await each `once` before the next"
+        "a durable handler runs one operation at a time: ask together with `all`, and await each `once` before the next operation"
     )]
     Concurrent,
-    /// A durable handler waited for something that is no operation of its flow.
-    #[error("a durable handler waited for something of its own: move it into a `once`, so that it happens once")]
+    /// A durable handler awaited a future that is not an operation of its flow.
+    #[error(
+        "a durable handler awaited a future that its flow cannot record: move it into a `once`, so that it runs once"
+    )]
     Strayed,
-    /// A journal has as many entries as it may.
-    #[error("this call has been through {limit} operations, which is as many as it may")]
+    /// The journal has reached its limit of entries.
+    #[error(
+        "this call has run {limit} operations, which is the limit: do more in each, or raise `Limits::with_effects`"
+    )]
     TooManyEntries {
-        /// How many there may be.
+        /// The limit of entries.
         limit: usize,
     },
-    /// An entry of a journal is larger than it may be.
-    #[error("{what} takes {bytes} bytes in the journal, more than the {limit} that an entry may have")]
+    /// An entry of the journal exceeds its size limit.
+    #[error(
+        "{what} takes {bytes} bytes in the journal, and the limit of an entry is {limit}: record less, or raise \
+         `Limits::with_effects`"
+    )]
     EntryTooLarge {
-        /// What it is.
+        /// A description of the entry.
         what: String,
-        /// How many bytes it takes.
+        /// The size of the entry in bytes.
         bytes: usize,
-        /// How many it may take.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// Something happened that cannot be recorded, and then the handler asked. The next leg would not know of it and take another
-    /// way, so the question is not sent.
+    /// The handler asked after an operation whose outcome cannot be recorded. The next leg would not know the outcome
+    /// and could take another path, so the question is not sent.
     #[error("nothing can be asked after {what}, because it cannot be recorded: {why}")]
     Unrecorded {
-        /// What happened.
+        /// A description of the operation.
         what: String,
-        /// Why it cannot be recorded.
+        /// Why its outcome cannot be recorded.
         why: String,
     },
-    /// A durable handler is for another server than the one that was wrapped.
+    /// A durable handler is written for another server type than the one that was wrapped.
     #[error(
-        "this tool is written for `{wanted}`, and another server was wrapped: hand `Rounds::new` the `{wanted}` itself, \
+        "this tool is written for `{wanted}`, and another server was wrapped: pass `Rounds::new` the `{wanted}` itself, \
          or an `Arc` of it"
     )]
     ServerNotFound {
-        /// The type it is written for.
+        /// The server type that the handler is written for.
         wanted: &'static str,
     },
-    /// An effect's name was used twice in one run of a handler.
+    /// One run of a handler used an effect's name twice.
     #[error("two effects of this call are named `{name}`: give each its own name")]
     DuplicateEffect {
-        /// The name.
+        /// The name of the effect.
         name: String,
     },
-    /// A flow has had as many effects as it may.
-    #[error("this call has had {limit} effects, which is as many as it may")]
+    /// The flow has reached its limit of effects.
+    #[error("this call has run {limit} effects, which is the limit: do more in each, or raise `Limits::with_effects`")]
     TooManyEffects {
-        /// How many it may have.
+        /// The limit of effects.
         limit: usize,
     },
-    /// An effect has happened, and its value is too large to be kept, or is no longer kept; or it was left to a task that was not through
-    /// with it. It will not begin again.
-    #[error("`{name}` may have happened, and what came of it is not kept: start the call again")]
+    /// An effect may have run, and its value is not available: it was too large to be recorded, its record is no longer
+    /// kept, or the effect was left to a task that has not finished. The effect does not run again in this flow.
+    #[error(
+        "the effect `{name}` may have run, and its value was not recorded: check what it did, then start the call again"
+    )]
     EffectLost {
-        /// The effect's name.
+        /// The name of the effect.
         name: String,
     },
     /// Two questions that are open together have the same key.
-    #[error("two questions of this round have the key `{key}`: give each its own")]
+    #[error("two questions of this round have the key `{key}`: give each its own key")]
     DuplicateKey {
-        /// The key.
+        /// The key of the questions.
         key: String,
     },
-    /// A round with no question and no state was sent: the client would have nothing to come back with.
-    #[error("a round needs a question or a state to keep")]
+    /// A round was sent with neither a question nor a state, so the client would have nothing to send back.
+    #[error("a round needs a question to ask or a state to keep: add one, or return a result")]
     NothingAsked,
-    /// A type cannot be asked for with a form.
+    /// The type cannot be asked for with a form.
     #[error(transparent)]
     FormType(#[from] FormTypeError),
-    /// The handler's state could not be written.
-    #[error("the state of this call could not be written")]
+    /// The handler's state could not be serialised.
+    #[error("the state of this call could not be written as JSON")]
     State(#[source] serde_json::Error),
-    /// The handler's state could not be read back. On the wire: the frozen error.
-    #[error("the state of this call could not be read back as the type that was asked for")]
+    /// The handler's state could not be deserialised. On the wire: the frozen error.
+    #[error("the state of this call could not be read as the type that the handler wants")]
     StateUnreadable(#[source] serde_json::Error),
-    /// Nobody is signed in, and this server asks only those who are.
-    #[error("this server asks only those who are signed in, and nobody is")]
+    /// The caller has no principal, and this server requires one before it asks.
+    #[error("this server asks only authenticated callers, and this request has no principal: sign in, then call again")]
     NoPrincipal,
-    /// The ledger has no room for what the first token of this call could not carry. Only states that
-    /// [spill](crate::RoundsBuilder::spill) need room before they are answered.
-    #[error("the server is busy: try again in a moment")]
+    /// The ledger is full, and the first token of this call could not carry its state. Only states that
+    /// [spill](crate::RoundsBuilder::spill) need space in the ledger before they are answered.
+    #[error("the server has no space left to keep this call: try again in a moment")]
     Busy(#[source] LedgerError),
-    /// Something that the server needs is away. The same request may be sent again. On the wire: `-32603` with
-    /// `{"reason": "retry"}`.
-    #[error("the server cannot go on just now: send the same request again")]
+    /// Something that the server needs is unavailable. The client may send the same request again. On the wire:
+    /// `-32603` with `{"reason": "retry"}`.
+    #[error("the server cannot continue this call at the moment: send the same request again")]
     Retry(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The handler runs in a server that nobody wrapped.
+    /// The handler runs in a server that is not wrapped in [`Rounds`](crate::Rounds).
     #[error(
         "`{extractor}` needs the server to be wrapped: write `Rounds::new(server).serve(transport)` instead of \
          `server.serve(transport)`"
     )]
     NotWrapped {
-        /// What asked for it.
+        /// The extractor that needs the wrapped server.
         extractor: &'static str,
     },
-    /// An error of the protocol, passed on as it is.
+    /// A protocol error of the handler, passed on unchanged.
     #[error("{}", .0.message)]
     Protocol(ErrorData),
 }
 
 impl FlowError {
-    /// The tool failed, and this is what its caller should read.
+    /// Makes a tool error with this text for the caller.
     pub fn failed(words: impl Into<String>) -> Self {
         Self::Failed(words.into())
     }
 
-    /// Something is away that will be back: the same request may be sent again. The round stays open for a handler with a
-    /// [`Round`](crate::Round); one with an [`Ask`](crate::Ask) has run on and cannot be taken back, so that it ends the flow.
+    /// Makes an error that invites the client to send the same request again, for a dependency that is unavailable at
+    /// the moment.
     ///
-    /// Return it, or the [`ErrorData`] that it becomes, from the handler. The server does not recognise it by its contents: an
-    /// `ErrorData` that was made of it in a task which the handler spawned is an ordinary error, and is recorded as the reply.
+    /// The round stays open for a handler with a [`Round`](crate::Round). A handler with an [`Ask`](crate::Ask) cannot
+    /// be run again from the question, so the error ends its flow.
+    ///
+    /// Return it, or the [`ErrorData`] that it converts to, from the handler. The server does not recognise it by its
+    /// contents: if a task that the handler spawned does the conversion, the `ErrorData` is an ordinary error and is
+    /// recorded as the reply.
     pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Retry(source.into())
     }
 
-    /// Whether the client is such that it cannot be asked this, whatever the person would have said: one of the cases in which
-    /// [`QuestionBuilder::or`](crate::Asking::or) applies, and the only one in which
-    /// [`QuestionBuilder::or_argument`](crate::Asking::or_argument) does.
+    /// Whether the client cannot be asked this question at all, whatever the user would have answered. This is one of
+    /// the cases in which [`QuestionBuilder::or`](crate::ask::QuestionBuilder::or) applies, and the only one in which
+    /// [`QuestionBuilder::or_argument`](crate::ask::QuestionBuilder::or_argument) does.
     pub fn cannot_ask(&self) -> bool {
         matches!(self, Self::MissingCapability { .. } | Self::NoBackChannel | Self::LegacyClient)
     }
 
-    /// What it is on the wire: the one place that says so.
+    /// Converts the error to its form on the wire. No other code decides that.
     pub(crate) fn wire(self) -> Wire {
         let words = self.to_string();
         let internal = |words| ErrorData::internal_error(words, None);
@@ -331,7 +351,7 @@ impl FlowError {
                 told(Refusal::frozen(), Meaning::Unreadable)
             }
             Self::Retry(source) if source.is::<Recorded>() => {
-                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "a call ended with a failure of an earlier leg");
+                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "a call ended with the recorded failure of an earlier leg");
                 told(internal("the call cannot go on: start it again".to_owned()), Meaning::Final)
             }
             Self::Retry(source) => {
@@ -344,17 +364,19 @@ impl FlowError {
     }
 }
 
-/// What a [`FlowError`] is on the wire.
+/// The form of a [`FlowError`] on the wire.
 pub(crate) enum Wire {
-    /// The words of this error, in a tool's result, where a person or a model reads them. Where a result has no place for words, the
-    /// error itself.
+    /// An error whose text goes into a tool's result, where a user or a model reads it. Responses without a place for
+    /// text carry the error itself.
     Words(ErrorData),
-    /// An error of the protocol.
+    /// A protocol error.
     Protocol(Failure),
 }
 
-/// An error of the protocol, and what it means to the engine. The meaning stays within the process: the error does not tell it, so that
-/// a handler's own error which looks the same does not have it.
+/// A protocol error and its meaning to the engine.
+///
+/// The meaning stays within the process. It is not part of the error, so a handler's own error with the same contents
+/// does not have it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) error: ErrorData,
@@ -364,13 +386,13 @@ pub(crate) struct Failure {
 /// What an error means for the round that it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It is the reply, and is recorded as such.
+    /// The error is the reply, and is recorded as the reply.
     Final,
-    /// The round stays open: the same request need not end the same way.
+    /// The round stays open, because the same request may end differently.
     Reopens,
-    /// The same, and the client is told to send the same request again.
+    /// The round stays open, and the client is asked to send the same request again.
     Retry,
-    /// The same: the handler cannot read the state that it kept, and another version of it may.
+    /// The round stays open: the handler cannot read the state that it kept, and another version of the handler may.
     Unreadable,
 }
 
@@ -390,14 +412,15 @@ impl From<FlowError> for ErrorData {
 }
 
 impl From<Failure> for ErrorData {
-    /// Leaves the meaning behind, where the engine finds it when a handler returns the error.
+    /// Drops the meaning, and notes it for the engine, which looks it up when a handler returns the error.
     fn from(failure: Failure) -> Self {
         notes::note(&failure);
         failure.error
     }
 }
 
-/// Where something kept does not fit, without what stands there: that may be what somebody typed, and does not belong in a log.
+/// The place of a deserialisation error, without the text at that place. The text may be what a user typed, which must
+/// not be logged.
 pub(crate) fn place(error: &serde_json::Error) -> String {
     format!("{:?} at line {}, column {}", error.classify(), error.line(), error.column())
 }
@@ -424,7 +447,7 @@ mod tests {
         assert_eq!(place(&misfit), "Data at line 1, column 21");
     }
 
-    /// One of every kind, with what it is on the wire: its code and data, and whether a tool says it in words.
+    /// An error of every kind, with its code and data on the wire, and whether a tool puts its text into the result.
     fn every_kind() -> Vec<(FlowError, i32, serde_json::Value, bool)> {
         use serde_json::{Value::Null, json};
         let question = || "Which units?".to_owned();

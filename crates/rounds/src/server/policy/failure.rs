@@ -1,4 +1,4 @@
-//! A failed effect as it is recorded, so that a later leg meets the same failure instead of running the effect.
+//! A failed effect as it is recorded: a later leg returns the same failure and does not run the effect again.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::error::FlowError;
 use crate::server::seal::journal::RecordedFailure;
 
 impl RecordedFailure {
-    /// The failure to record for an error. None for an error that cannot be made again from what is recorded.
+    /// The failure to record for an error, or none if the error cannot be rebuilt from a record.
     pub(crate) fn of(error: &FlowError) -> Option<Self> {
         match error {
             FlowError::Failed(words) => Some(Self::Failed(words.clone())),
@@ -22,7 +22,7 @@ impl RecordedFailure {
         }
     }
 
-    /// Why an error without a [`RecordedFailure`] cannot be recorded, and what its author can do.
+    /// Why an error without a [`RecordedFailure`] cannot be recorded, and what the author of the handler can do.
     pub(crate) fn unfit(error: &FlowError) -> String {
         format!(
             "it failed with \"{error}\"; let it fail with `FlowError::failed`, `FlowError::retry` or rmcp's `ErrorData`, \
@@ -44,8 +44,8 @@ impl From<RecordedFailure> for FlowError {
     }
 }
 
-/// The source of a [`FlowError::Retry`] that comes from a record. Sending the same request again would meet the same record, so
-/// the client is not told to.
+/// The source of a [`FlowError::Retry`] that was read from a record. The same request would meet the same record, so
+/// the client is not asked to send it again.
 #[derive(Debug)]
 pub(crate) struct Recorded(String);
 

@@ -1,4 +1,4 @@
-//! The gate: what may leave. A question goes only to a client that declared it can answer it, in this very request.
+//! The capability gate: a question is sent only to a client that declared in this request that it can answer it.
 
 use rmcp::model::{
     ClientCapabilities, ElicitRequestParams, ElicitationCapability, InputRequest, InputRequests, RequestMetaObject,
@@ -14,7 +14,8 @@ pub(crate) use crate::shared::kind::Era;
 impl Era {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
-        // As `RequestContext::protocol_version` has it, and without a copy for those who say it with each request.
+        // Reads what `RequestContext::protocol_version` reads, without a copy for clients that send it with each
+        // request.
         match context.meta.get(version).and_then(Value::as_str) {
             Some(version) => Self::of_version(version),
             None => context.protocol_version().map_or(Self::Legacy, |version| Self::of_version(version.as_str())),
@@ -22,12 +23,12 @@ impl Era {
     }
 }
 
-/// The peer of a leg: what it speaks, and what it can be asked.
+/// The peer of a leg: the era it speaks, and the kinds of question it can answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) era: Era,
     pub(crate) capabilities: Capabilities,
-    /// Whether a request of our own would reach it. Not asked of a modern peer, which never gets one.
+    /// Whether a request of our own would reach it. False for a modern peer, which never gets one.
     pub(crate) back_channel: bool,
 }
 
@@ -38,10 +39,11 @@ impl Peer {
             Era::Modern => {
                 let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
                 let read = context.meta.get(declared).and_then(Capabilities::read);
-                // As rmcp has it, with what it takes from elsewhere, and what it reads otherwise.
+                // Falls back to rmcp, which has other sources of capabilities and accepts other forms, such as lists for objects.
                 read.or_else(|| context.client_capabilities().as_ref().map(Capabilities::from))
             }
-            // What a legacy client says with a request does not count: a push it did not sign up for hangs.
+            // Capabilities in a legacy client's request do not count: a push that the client did not declare at
+            // `initialize` hangs.
             Era::Legacy => context.peer.peer_info().map(|info| (&info.capabilities).into()),
         };
         let back_channel = era == Era::Legacy && !is_stateless_http(context);
@@ -53,7 +55,7 @@ impl Peer {
         self.capabilities.can(kind)
     }
 
-    /// Whether this question may be sent, or pushed, to this peer; if not, why not.
+    /// Whether this question may be sent or pushed to this peer, and if not, why not.
     pub(crate) fn permits(&self, kind: QuestionKind, request: &InputRequest) -> Result<(), FlowError> {
         if self.era == Era::Legacy && !self.back_channel {
             return Err(FlowError::NoBackChannel);
@@ -65,7 +67,7 @@ impl Peer {
         Err(FlowError::MissingCapability { required: Box::new(required(kind, tools)) })
     }
 
-    /// Lets the questions through, as a list of what was asked, or says what the client would have to declare.
+    /// Lists the questions as they were asked, or fails with the capabilities that the client would have to declare.
     pub(crate) fn admit<'a>(&self, requests: &'a InputRequests) -> Result<Vec<Asked<&'a str>>, FlowError> {
         if self.era == Era::Legacy {
             return Err(FlowError::LegacyClient);
@@ -99,9 +101,9 @@ pub(crate) fn kind_of(request: &InputRequest) -> Result<QuestionKind, FlowError>
         InputRequest::Elicitation(request) => match &request.params {
             ElicitRequestParams::FormElicitationParams { .. } => QuestionKind::Form,
             ElicitRequestParams::UrlElicitationParams { .. } => QuestionKind::Url,
-            _ => return Err(FlowError::failed("this version cannot ask in this mode")),
+            _ => return Err(FlowError::failed("this version of rounds cannot ask in this elicitation mode")),
         },
-        _ => return Err(FlowError::failed("this version cannot ask this kind of question")),
+        _ => return Err(FlowError::failed("this version of rounds cannot ask this kind of question")),
     })
 }
 

@@ -1,4 +1,4 @@
-//! What may be done, by whom and how much of it: the capability gate, limits, principals, errors and events.
+//! Policies: the capability gate, limits, principals, errors and events.
 
 pub(crate) mod capabilities;
 pub(crate) mod error;

@@ -1,5 +1,5 @@
-//! Notes of the errors that mean something to the engine, taken while a thread polls a handler: the engine learns what an error that the
-//! handler returns means without looking at its contents.
+//! Notes of the errors that have a meaning to the engine, taken while a thread polls a handler. With them the engine
+//! learns the meaning of an error that the handler returns without looking at its contents.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,14 +9,14 @@ use super::error::{Failure, Meaning};
 
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(Here { frame: 0, noted: false }) };
-    /// Looked at only where `HERE` says that something was noted.
+    /// Read only if `HERE` says that an error was noted.
     static NOTES: RefCell<Notes> = const { RefCell::new(Notes(Vec::new())) };
 }
 
-/// What this thread polls.
+/// The poll that this thread is in.
 #[derive(Clone, Copy)]
 struct Here {
-    /// The address of the frame, which is only compared; zero outside of a poll.
+    /// The address of the frame, used only for comparison; zero outside of a poll.
     frame: usize,
     noted: bool,
 }
@@ -26,10 +26,10 @@ pub(crate) fn polled_frame() -> usize {
     HERE.get().frame
 }
 
-/// Runs one poll of the handler of the frame at this address. Returns what was noted meanwhile; most often that is nothing.
+/// Runs one poll of the handler of the frame at this address. Returns the notes taken meanwhile, usually none.
 pub(crate) fn within<T>(frame: usize, poll: impl FnOnce() -> T) -> (T, Option<Notes>) {
     let outer = HERE.replace(Here { frame, noted: false });
-    // A handler can run a whole runtime within its poll, and that runtime other handlers.
+    // A handler can run a whole runtime within its poll, and that runtime can poll other handlers.
     let outer_notes = outer.noted.then(|| NOTES.take());
     let polled = poll();
     let notes = HERE.replace(outer).noted.then(|| NOTES.take());
@@ -39,7 +39,7 @@ pub(crate) fn within<T>(frame: usize, poll: impl FnOnce() -> T) -> (T, Option<No
     (polled, notes)
 }
 
-/// Notes that an error with a meaning is handed to the handler that this thread polls.
+/// Notes that an error with a meaning is returned to the handler that this thread polls.
 pub(crate) fn note(failure: &Failure) {
     let here = HERE.get();
     if here.frame == 0 || failure.meaning == Meaning::Final {
@@ -49,12 +49,12 @@ pub(crate) fn note(failure: &Failure) {
     NOTES.with_borrow_mut(|notes| notes.add(failure.clone()));
 }
 
-/// The errors with a meaning that one run of a handler has made of its [`FlowError`](crate::FlowError)s.
+/// The errors with a meaning that one run of a handler has converted from [`FlowError`](crate::FlowError)s.
 #[derive(Default)]
 pub(crate) struct Notes(Vec<Failure>);
 
 impl Notes {
-    /// A handler that makes more of them than this returns one of the latest.
+    /// Kept are the latest: a handler that makes more errors than this returns one of them.
     const LIMIT: usize = 8;
 
     fn add(&mut self, failure: Failure) {
@@ -71,8 +71,8 @@ impl Notes {
         }
     }
 
-    /// What an error means that the handler returned. One that was not made of a `FlowError` in this run is its reply, whatever it
-    /// looks like.
+    /// The meaning of an error that the handler returned. An error that was not converted from a `FlowError` in this
+    /// run is the reply, whatever its contents.
     pub(crate) fn meaning(&self, error: &ErrorData) -> Meaning {
         self.0.iter().find(|noted| noted.error == *error).map_or(Meaning::Final, |noted| noted.meaning)
     }

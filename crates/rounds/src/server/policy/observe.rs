@@ -1,10 +1,10 @@
-//! Observing: one event for each station of a leg.
+//! Observers: one event for each station of a leg.
 //!
 //! ```text
 //! request ─▶ open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
 //! ```
 //!
-//! Logs, traces, the tour and the test kit all read this one stream. No event carries a state, an answer or a key.
+//! Logs, traces, the tour and the test kit all read these events. No event contains a state, an answer or a key.
 
 use std::{
     borrow::Cow,
@@ -21,77 +21,78 @@ use crate::{
     shared::clock::Timestamp,
 };
 
-/// Sees what happens to every leg, and to handlers that wait between legs. Register one with
+/// Receives an event for every station of a leg, and for handlers that wait between legs. Register one with
 /// [`RoundsBuilder::observe`](crate::RoundsBuilder::observe).
 ///
-/// It is called in the task of the leg, or of the handler that waits: return quickly.
+/// It is called in the task of the leg or of the waiting handler, so it must return quickly.
 pub trait Observe: Send + Sync + 'static {
-    /// Something happened.
+    /// Receives one event.
     fn event(&self, event: &Event<'_>);
 }
 
-/// One thing that happened, to a leg or to a handler that waits.
+/// One event of a leg, or of a handler that waits.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The flow. Not known of a state that could not be opened.
+    /// The flow. None if the state could not be opened.
     pub flow: Option<FlowId>,
     /// The round that the leg answers: zero for the first leg, which answers none.
     pub round: u32,
-    /// What was requested.
+    /// The method that was requested.
     pub method: Method,
-    /// The tool or prompt, by name, or the resource, by URI.
+    /// The name of the tool or prompt, or the URI of the resource.
     pub target: &'a str,
-    /// What happened.
+    /// The station that the leg reached.
     pub station: &'a Station,
 }
 
-/// What happened.
+/// A station of a leg: what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Station {
     /// The state was opened and belongs to this request.
     Opened,
-    /// The round is this leg's to run, under this fence.
+    /// The leg claimed the round with this fence, and runs it.
     Claimed {
-        /// Higher than one when a leg before it did not finish.
+        /// The fence. It is higher than one if an earlier leg claimed the round and did not finish.
         fence: u32,
     },
-    /// An equal leg is at work, and this one waits for its reply.
+    /// An equal leg is running, and this leg waits for its reply.
     Waiting,
-    /// The round was answered before, and this leg gets the same reply.
+    /// The round was answered before, and this leg gets the recorded reply.
     Replayed,
-    /// The handler runs, from the top.
+    /// The handler runs from its beginning.
     Started,
-    /// It did not run after all: a question that it declares, with an [`Asked`](crate::Asked), comes first or has ended the call.
+    /// The handler did not run: a question that it declares with an [`Asked`](crate::Asked) comes first, or has ended
+    /// the call.
     Withheld,
-    /// A handler that was waiting goes on from where it stopped.
+    /// A waiting handler resumes where it stopped.
     Resumed,
-    /// The handler waits on another instance, and the leg was handed to it.
+    /// The handler waits on another instance, and the leg was handed to that instance.
     Routed {
-        /// The instance.
+        /// The name of the instance.
         to: String,
     },
-    /// A client of the legacy era was asked over the live connection.
+    /// A question was pushed to a client of the legacy era over the live connection.
     Pushed {
         /// The question's key.
         key: String,
     },
-    /// An effect has happened, which will not happen again in this flow.
+    /// An effect has run. It does not run again in this flow.
     Effect {
-        /// Its name.
+        /// The name of the effect.
         name: String,
     },
     /// The leg ends with these questions.
     Asked {
         /// The questions' keys.
         keys: Vec<String>,
-        /// How long the token is.
+        /// The length of the token.
         bytes: usize,
     },
-    /// The leg was refused with the frozen error, for a reason that stays here.
+    /// The leg was refused with the frozen error. The reason is not sent to the client.
     Refused(Refusal),
-    /// The leg is over; or, with [`Outcome::Expired`], a handler that was waiting between legs.
+    /// The leg has ended. With [`Outcome::Expired`]: a handler that waited between legs has ended.
     Ended(Outcome),
 }
 
@@ -101,20 +102,20 @@ pub enum Station {
 pub enum Outcome {
     /// With a result.
     Complete,
-    /// With a result that says the tool failed.
+    /// With a result that reports a failure of the tool.
     ToolError,
     /// With questions.
     InputRequired,
-    /// With an error of the protocol.
+    /// With a protocol error.
     Error {
-        /// Its code.
+        /// The code of the error.
         code: i32,
     },
-    /// The client went away, and the handler was dropped before it came to an end.
+    /// The client went away, and the handler was dropped before it returned.
     Cancelled,
     /// The handler panicked.
     Panicked,
-    /// A handler that was waiting between legs was ended: nobody came back in time, or the flow's time was over.
+    /// A handler that waited between legs was ended, because no answer came in time or the flow's deadline passed.
     Expired,
 }
 
@@ -132,18 +133,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The observer that is always there: events as `tracing` events, within a span for each leg.
+/// The built-in observer: events as `tracing` events, within a span for each leg.
 ///
-/// Spans follow OpenTelemetry's conventions for MCP: `gen_ai.tool.name`, `gen_ai.prompt.name` or `mcp.resource.uri`, and beside
-/// it `rounds.flow`, `rounds.round` and `rounds.outcome`. With the `otel` feature they are named like `tools/call weather` for
-/// those who export them and have a `mcp.method.name`, and a `_meta.traceparent` becomes the span's parent.
+/// Spans follow OpenTelemetry's conventions for MCP: `gen_ai.tool.name`, `gen_ai.prompt.name` or `mcp.resource.uri`,
+/// and also `rounds.flow`, `rounds.round` and `rounds.outcome`. With the `otel` feature, exported spans are named like
+/// `tools/call weather` and have a `mcp.method.name`, and a `_meta.traceparent` becomes the span's parent.
 ///
-/// What a client chose, such as the name of a tool, is recorded as a string: a subscriber that writes lines escapes those, and
-/// writes what is displayed as it is.
+/// Text that a client chose, such as the name of a tool, is recorded as a string and not with `Display`: a subscriber
+/// that writes lines escapes strings, and writes displayed values unchanged.
 pub(crate) struct Tracing;
 
 impl Tracing {
-    /// A span for a leg: of a flow, unless its state is not to be read.
+    /// A span for a leg. Its flow is none if the state could not be opened.
     pub(crate) fn span(
         method: Method,
         target: &str,
@@ -152,7 +153,8 @@ impl Tracing {
         round: u32,
     ) -> tracing::Span {
         let target = &*cut(target);
-        // Nobody else reads these, and they take a while to write: which name there is tells the method.
+        // Only exporters read these, and formatting them is slow. Without them, the name field that is set tells the
+        // method.
         let exports = cfg!(feature = "otel");
         let span = tracing::info_span!(
             target: "rounds",
@@ -179,7 +181,7 @@ impl Tracing {
         span
     }
 
-    /// Where in a trace a leg is, for whoever it is handed to.
+    /// The position of a leg in its trace, for the instance that the leg is handed to.
     pub(crate) fn here() -> Option<(String, String)> {
         #[cfg(feature = "otel")]
         return crate::server::policy::otel::here();
@@ -187,7 +189,7 @@ impl Tracing {
         None
     }
 
-    /// A span for what is done here for a leg that landed elsewhere, and has its own span there.
+    /// A span for the errand of a leg that landed on another instance and has its own span there.
     pub(crate) fn errand(flow: Option<FlowId>, round: u32, trace: Option<(String, String)>) -> tracing::Span {
         let flow = flow.map(tracing::field::display);
         let span = tracing::info_span!(target: "rounds", "errand", rounds.flow = flow, rounds.round = round);
@@ -200,7 +202,7 @@ impl Tracing {
         span
     }
 
-    /// How it ended, on the span itself: to look for the one that is current takes as long as to write this.
+    /// Records the outcome on the given span: looking up the current span would take as long as writing this.
     pub(crate) fn ended(span: &tracing::Span, outcome: Outcome) {
         span.record("rounds.outcome", tracing::field::display(outcome));
     }
@@ -233,8 +235,8 @@ impl Tracing {
     }
 }
 
-/// Which refusals are logged: one a second for each reason, with the number of those that were left out. Otherwise a client that sends
-/// bad states could fill a disk with lines. Observers see every refusal.
+/// Rate limit of logged refusals: one a second for each reason, with the number of refusals left out since. Without it,
+/// a client that sends bad states could fill a disk with log lines. Observers see every refusal.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog(Mutex<HashMap<Refusal, Logged>>);
 
@@ -247,14 +249,14 @@ struct Logged {
 impl RefusalLog {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// Whether this one is logged, and how many of its reason were not since the last one.
+    /// How many refusals of this reason were left out since the last logged one, or none if this one is left out too.
     fn passes(&self, refusal: Refusal, now: Timestamp) -> Option<u64> {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(logged) = log.get_mut(&refusal) else {
             log.insert(refusal, Logged { at: now, left_out: 0 });
             return Some(0);
         };
-        // A clock that was set back is not to silence a reason until it has caught up.
+        // A clock that was set back must not silence a reason until it has caught up.
         if logged.at <= now && now.since(logged.at) < Self::PAUSE {
             logged.left_out += 1;
             return None;
@@ -264,7 +266,7 @@ impl RefusalLog {
     }
 }
 
-/// Text that a client may have chosen, as it is logged: 256 characters at most.
+/// Text that a client may have chosen, cut to 256 characters for the log.
 pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     const CHARACTERS: usize = 256;
     if text.len() <= CHARACTERS {

@@ -6,7 +6,7 @@ use opentelemetry::{
 };
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Where the current span is in its trace, as a `traceparent` and a `tracestate`.
+/// The position of the current span in its trace, as a `traceparent` and a `tracestate`.
 pub(crate) fn here() -> Option<(String, String)> {
     let context = tracing::Span::current().context();
     let here = context.span().span_context().clone();
@@ -14,7 +14,7 @@ pub(crate) fn here() -> Option<(String, String)> {
     here.is_valid().then(|| (parent(), here.trace_state().header()))
 }
 
-/// A parent that cannot be read is no parent; the trace begins here then.
+/// Sets the span's parent. If `parent` cannot be read, the span begins a trace of its own.
 pub(crate) fn set_parent(span: &tracing::Span, parent: &str, state: Option<&str>) {
     let state = state.and_then(|state| state.parse::<TraceState>().ok());
     if let Some(parent) = read(parent, state.unwrap_or_default()) {
@@ -25,7 +25,7 @@ pub(crate) fn set_parent(span: &tracing::Span, parent: &str, state: Option<&str>
     }
 }
 
-/// `00-<trace id>-<span id>-<flags>`
+/// Reads a `00-<trace id>-<span id>-<flags>`.
 fn read(traceparent: &str, state: TraceState) -> Option<SpanContext> {
     let mut parts = traceparent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! How many legacy sessions there are, whose they are, and which of them ends when there are too many.
+//! The number of legacy sessions, their owners, and which of them end when there are too many.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
@@ -13,20 +13,20 @@ use rmcp::{
 use super::limits::Limits;
 use crate::server::seal::Digest;
 
-/// The sessions of one server, at all of its mounts.
+/// The sessions of one server, over all of its mounts.
 #[derive(Default)]
 pub(crate) struct Places(Mutex<Taken>);
 
-/// Whose session it is. Until that is known, and if there is no principal, it is none.
+/// The principal of a session. None until the session is admitted, and for callers without a principal.
 pub(crate) type Owner = Option<Digest>;
 
-/// A session that has to make room for another.
+/// A session that ends to free its place for another.
 pub(crate) struct Evicted {
     pub(crate) id: SessionId,
     pub(crate) home: Arc<LocalSessionManager>,
 }
 
-/// Why there is no place for a session: all that could have made room have a call in flight.
+/// Why a session was not admitted: every session that could end for it has a call in flight.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     All { limit: usize },
@@ -35,15 +35,15 @@ pub(crate) enum Full {
 }
 
 impl Places {
-    /// A session begins, of somebody who is not known yet. It takes no place before it is [admitted](Self::admit).
+    /// Adds a session whose principal is not known yet. It takes no place before it is [admitted](Self::admit).
     pub(crate) fn enter(&self, id: SessionId, home: Arc<LocalSessionManager>) {
         let in_flight = HashMap::from([(None, 1)]);
         let session = Session { home, owner: None, places: 0, in_flight, idle_since: None };
         self.lock().sessions.insert(id, session);
     }
 
-    /// Gives a session to its owner, with as many places as it takes, and says which others have to end for it: idle ones, those first that were not used for the
-    /// longest time.
+    /// Gives a session its owner and as many places as it needs, and returns the sessions that have to end for it. Only
+    /// idle sessions end, the least recently used first.
     pub(crate) fn admit(
         &self,
         id: &SessionId,
@@ -66,7 +66,7 @@ impl Places {
         Ok(evicted)
     }
 
-    /// Whether a session that is served was admitted.
+    /// Whether a session exists and was admitted.
     pub(crate) fn is_admitted(&self, id: &SessionId) -> bool {
         self.lock().sessions.get(id).is_some_and(|session| session.places > 0)
     }
@@ -75,14 +75,15 @@ impl Places {
         self.lock().sessions.contains_key(id)
     }
 
-    /// A request begins. `None` is the one that opens the session. False where the session has ended.
+    /// Records that a request begins. `None` is the request that opens the session. Returns false if the session has
+    /// ended.
     pub(crate) fn begin(&self, id: &SessionId, request: Option<RequestId>) -> bool {
         let mut taken = self.lock();
         taken.wake(id);
         taken.sessions.get_mut(id).map(|session| *session.in_flight.entry(request).or_default() += 1).is_some()
     }
 
-    /// A request ends.
+    /// Records that a request ends.
     pub(crate) fn end(&self, id: &SessionId, request: Option<RequestId>) {
         let mut taken = self.lock();
         let Some(session) = taken.sessions.get_mut(id) else { return };
@@ -95,14 +96,14 @@ impl Places {
         }
     }
 
-    /// The client has shown that it is there.
+    /// Makes an idle session the most recently used one.
     pub(crate) fn touch(&self, id: &SessionId) {
         let mut taken = self.lock();
         taken.wake(id);
         taken.rest(id);
     }
 
-    /// A session has ended.
+    /// Removes a session that has ended.
     pub(crate) fn leave(&self, id: &SessionId) {
         self.lock().remove(id);
     }
@@ -112,7 +113,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Nothing in here panics halfway through a change.
+        // No code panics while it holds the lock, so the data is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -120,11 +121,11 @@ impl Places {
 struct Session {
     home: Arc<LocalSessionManager>,
     owner: Owner,
-    /// None before it is admitted.
+    /// Zero before the session is admitted.
     places: usize,
-    /// How often each request is: a client may use a name twice.
+    /// How many requests in flight have each id: a client may use an id twice.
     in_flight: HashMap<Option<RequestId>, usize>,
-    /// Its turn among those that are idle.
+    /// The session's position among the idle ones, the lowest first to end.
     idle_since: Option<u64>,
 }
 
@@ -144,7 +145,7 @@ struct SessionShare {
 }
 
 impl Taken {
-    /// Which sessions have to end for one of this owner that takes so many places.
+    /// The sessions that have to end for one of this owner that takes so many places.
     fn room(
         &self,
         owner: Owner,
@@ -152,7 +153,7 @@ impl Taken {
         limits: &Limits,
         identifies_principals: bool,
     ) -> Result<HashSet<SessionId>, Full> {
-        // The other half is for those who are known.
+        // The other half is reserved for callers with a principal.
         let (share, full): (usize, fn(usize) -> Full) = match owner {
             Some(_) => (limits.sessions_per_principal, |limit| Full::OfPrincipal { limit }),
             None if identifies_principals => (limits.sessions / 2, |limit| Full::Anonymous { limit }),
@@ -183,7 +184,7 @@ impl Taken {
         if !end(their_idle, &|of_share, _| of_share <= share) {
             return Err(full(share));
         }
-        // A caller without a principal ends no session of one who has one.
+        // A caller without a principal does not end a session of a caller with one.
         let idle = if owner.is_none() { their_idle } else { &self.idle };
         if !end(idle, &|_, in_all| in_all <= limits.sessions) {
             return Err(Full::All { limit: limits.sessions });
@@ -204,7 +205,7 @@ impl Taken {
         Some(session)
     }
 
-    /// It is not idle, for now.
+    /// Takes the session off the lists of idle sessions.
     fn wake(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if let Some(turn) = session.idle_since.take() {
@@ -215,7 +216,7 @@ impl Taken {
         }
     }
 
-    /// It is idle from now on, if it has nothing in flight.
+    /// Adds the session to the lists of idle sessions if it has no request in flight.
     fn rest(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.in_flight.is_empty()) else { return };
         self.turn += 1;
@@ -241,7 +242,7 @@ mod tests {
             Self { places: Places::default(), limits, identifies: true }
         }
 
-        /// Opens a session, and says which others have ended for it.
+        /// Opens a session and returns the sessions that ended for it.
         fn open(&self, id: &str, owner: Option<&str>, places: usize) -> Result<Vec<String>, Full> {
             let id: SessionId = id.into();
             self.places.enter(id.clone(), Arc::default());
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(server.open("d", Some("ada"), 1), ended(&["a"]));
         assert!(server.call("c", 1) && server.call("d", 1));
         assert_eq!(server.open("e", Some("ada"), 1), Err(Full::OfPrincipal { limit: 2 }));
-        assert_eq!(server.open("f", Some("ben"), 1), none(), "that is of no concern to others");
+        assert_eq!(server.open("f", Some("ben"), 1), none(), "another principal is not affected");
     }
 
     #[test]
@@ -320,14 +321,14 @@ mod tests {
             assert_eq!(server.open(id, Some(owner), 1), none());
         }
         assert_eq!(server.open("x", None, 1), none());
-        assert_eq!(server.open("y", None, 1), ended(&["x"]), "of all that are there, only this one is theirs");
+        assert_eq!(server.open("y", None, 1), ended(&["x"]), "only this session has no principal");
         assert!(server.call("y", 1));
         assert_eq!(server.open("z", None, 1), Err(Full::All { limit: 4 }));
         server.places.leave(&"a".into());
         assert_eq!(server.open("z", None, 1), none());
         assert!(server.call("z", 1));
         assert_eq!(server.open("w", None, 1), Err(Full::Anonymous { limit: 2 }));
-        assert_eq!(server.open("d", Some("ben"), 1), ended(&["b"]), "one who is known makes room among all");
+        assert_eq!(server.open("d", Some("ben"), 1), ended(&["b"]), "a known principal may end any idle session");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Principals: whose flow it is.
+//! Principals: the owner of a flow.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use rmcp::{RoleServer, service::RequestContext};
 
 use crate::server::seal::Digest;
 
-/// Whoever is calling, by a name that stays the same while their credentials change: a subject, not a bearer token.
+/// The authenticated caller, by a name that stays the same when its credentials change: a subject, not a bearer token.
 ///
-/// A flow belongs to the principal who began it; a token that anybody else presents is refused. Put one into the
-/// request where you authenticate it, as an HTTP extension or an rmcp extension, and it is found there:
+/// A flow belongs to the principal that began it. A token that another principal presents is refused. Put the principal
+/// into the request where you authenticate it, as an HTTP extension or an rmcp extension, and it is found there:
 ///
 /// ```
 /// use rounds::Principal;
@@ -19,23 +19,24 @@ use crate::server::seal::Digest;
 /// request.extensions_mut().insert(Principal::new("user-4711"));
 /// ```
 ///
-/// or name it yourself with [`RoundsBuilder::principal`](crate::RoundsBuilder::principal). What a client says of itself
-/// (`clientInfo`) is no principal.
+/// or name it yourself with [`RoundsBuilder::principal`](crate::RoundsBuilder::principal). What a client says about
+/// itself (`clientInfo`) is not a principal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal(String);
 
 impl Principal {
-    /// The principal of this name.
+    /// A principal with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
-    /// The name.
+    /// The name of the principal.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The principal that middleware left in the request: in its extensions, then in those of its HTTP parts.
+    /// The principal that middleware put into the request: in its extensions, or else in the extensions of its HTTP
+    /// parts.
     pub fn from_request(context: &RequestContext<RoleServer>) -> Option<Self> {
         let direct = context.extensions.get::<Self>();
         #[cfg(feature = "http")]
@@ -46,7 +47,7 @@ impl Principal {
         direct.cloned()
     }
 
-    /// Names principals with `identify`, and refuses to ask anything on behalf of nobody.
+    /// Identifies principals with `identify`, and rejects questions for unauthenticated callers.
     ///
     /// ```
     /// use rounds::{Principal, Rounds};
@@ -70,12 +71,12 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// Says whose request it is. Implemented by every `Fn(&RequestContext<RoleServer>) -> Option<Principal>`.
+/// Identifies the caller of a request. Implemented by every `Fn(&RequestContext<RoleServer>) -> Option<Principal>`.
 pub trait Identify: Send + Sync + 'static {
-    /// Who is calling, if that is known.
+    /// The principal of the request, or none if the caller is not authenticated.
     fn identify(&self, context: &RequestContext<RoleServer>) -> Option<Principal>;
 
-    /// Whether nobody may be asked as long as it is not known who they are.
+    /// Whether a principal is required before a question may be asked.
     fn is_required(&self) -> bool {
         false
     }
@@ -90,7 +91,7 @@ where
     }
 }
 
-/// What [`Principal::required`] makes.
+/// The [`Identify`] that [`Principal::required`] returns.
 #[derive(Debug, Clone, Copy)]
 pub struct Required<F>(F);
 

@@ -1,4 +1,4 @@
-//! What is set for single tools, prompts and resources, and a warning for a name that nothing has.
+//! Settings for single tools, prompts and resources, and a warning for a name that the server does not have.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,15 +12,15 @@ use rmcp::ServerHandler;
 
 use super::legacy::Legacy;
 
-/// What to do with clients of the legacy era, by target.
+/// How to serve clients of the legacy era, by target.
 pub(crate) struct Targets {
     set: HashMap<String, Legacy>,
-    /// Whether there are names that nothing was found for, and places that were not looked into.
+    /// Whether there are names that were not found yet, and lists that were not searched yet.
     looks: AtomicBool,
     unknown: Mutex<Unknown>,
 }
 
-/// The names that nothing was found for so far, and where they were looked for.
+/// The names that were not found so far, and the lists that were searched.
 #[derive(Default)]
 struct Unknown {
     names: BTreeSet<String>,
@@ -30,30 +30,30 @@ struct Unknown {
 
 impl Targets {
     pub(crate) fn new(set: HashMap<String, Legacy>) -> Self {
-        // A name with a colon is the URI of a resource, and resources need not be listed.
+        // A name with a colon is the URI of a resource, and a server need not list its resources.
         let names: BTreeSet<_> = set.keys().filter(|name| !name.contains(':')).cloned().collect();
         let looks = AtomicBool::new(!names.is_empty());
         Self { set, looks, unknown: Mutex::new(Unknown { names, ..Unknown::default() }) }
     }
 
-    /// What is set for this target.
+    /// The setting for this target.
     pub(crate) fn get(&self, target: &str) -> Option<Legacy> {
         self.set.get(target).copied()
     }
 
-    /// A tool is called. Where the handler knows its tools by name, all of them are known.
+    /// Notes that a tool is called. If the handler finds tools by name, every tool can be found by name.
     pub(crate) fn called(&self, handler: &impl ServerHandler, tool: &str) {
         if self.looks() && handler.get_tool(tool).is_some() {
             self.found(handler, |unknown| unknown.in_tools = true);
         }
     }
 
-    /// Tools were listed, all of them or a part.
+    /// Notes that tools were listed, all of them or a part.
     pub(crate) fn tools<'a>(&self, handler: &impl ServerHandler, names: impl Iterator<Item = &'a str>, are_all: bool) {
         self.listed(handler, names, |unknown| unknown.in_tools |= are_all);
     }
 
-    /// Prompts were listed, all of them or a part.
+    /// Notes that prompts were listed, all of them or a part.
     pub(crate) fn prompts<'a>(
         &self,
         handler: &impl ServerHandler,
@@ -83,10 +83,10 @@ impl Targets {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Something was learned. When there is no other place to look into, what is left is warned of.
+    /// Updates the unknown names. Once every list was searched, it warns of the names that are left.
     #[cold]
     fn found(&self, handler: &impl ServerHandler, learn: impl FnOnce(&mut Unknown)) {
-        // Author code does not run under the lock.
+        // The handler's own code must not run under the lock.
         let has_prompts = handler.get_info().capabilities.prompts.is_some();
         let is_tool = |name: &String| handler.get_tool(name).is_some();
         let tools: Vec<_> = self.set.keys().filter(|name| is_tool(name)).collect();

@@ -1,4 +1,4 @@
-//! Linear: the handler asks, waits, and goes on where it stopped.
+//! Linear handlers: the handler asks, waits, and continues where it stopped.
 
 use std::{
     future::poll_fn,
@@ -45,20 +45,20 @@ pub struct Ask {
     pub(super) frame: Arc<Frame>,
 }
 
-/// What a person answered, as [`QuestionBuilder::answer`] gives it.
+/// A user's answer, as [`QuestionBuilder::answer`] returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "handlers match on all three")]
 pub enum Answer<T> {
-    /// They agreed, and this is what they said.
+    /// The user accepted, with this value.
     Accepted(T),
-    /// They said no.
+    /// The user declined.
     Declined,
-    /// They dismissed the question without a choice.
+    /// The user dismissed the question without a choice.
     Cancelled,
 }
 
 impl<T> Answer<T> {
-    /// The accepted value, or what a refusal stands for, or the refusal as an error.
+    /// The accepted value. For a refusal, the value that stands for it, or an error if there is none.
     pub(super) fn into_value(self, refused: Option<T>, question: &str) -> Result<T, FlowError> {
         let question = || question.to_owned();
         match (self, refused) {
@@ -74,29 +74,29 @@ impl Ask {
     ///
     /// # Errors
     ///
-    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    /// [`FlowError::NotWrapped`] if the server is not wrapped in [`Rounds`](crate::Rounds).
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
         let view = View::take(context, "Ask")?;
         view.frame.reach(context);
         Ok(Self::of(&view))
     }
 
-    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
-    /// after the question's key.
+    /// Asks for a `T` with a form. A struct becomes a form with its fields. Any other type becomes a form with one
+    /// field, named after the question's key.
     pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
         let how = const { &How::form(Form::default_key::<T>) };
         self.asking(Query { how, request: None, refused: None }, message)
     }
 
-    /// Asks for a yes. Awaited, it is true only when the person agreed and said yes; a no, a decline and a dismissal are all
-    /// false. [`QuestionBuilder::answer`] tells them apart.
+    /// Asks for a confirmation. Awaited, it is true only if the user accepted and answered yes. A no, a decline and a
+    /// dismissal are all false; [`QuestionBuilder::answer`] distinguishes them.
     pub fn confirm(&self, message: impl Into<String>) -> QuestionBuilder<bool> {
         let how = const { &How::form(|| "confirm".to_owned()) };
         self.asking(Query { how, request: None, refused: Some(false) }, message)
     }
 
-    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
-    /// That they agreed does not mean that they did.
+    /// Asks the user to visit a page, such as one for signing in. Ask for secrets this way, because no form may ask for
+    /// them. Acceptance means that the user agreed to open the page, not that they completed it.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         let url = url.into();
         let request = move |message: String, _: &str, name: &dyn Fn() -> String| {
@@ -159,12 +159,12 @@ impl Ask {
         QuestionBuilder { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
     }
 
-    /// Which protocol the client speaks. Both can be asked; how is not the handler's concern.
+    /// The protocol era of the client. Clients of both eras can be asked, and the handler need not know how.
     pub fn era(&self) -> Era {
         self.frame.with_peer(|peer| peer.era)
     }
 
-    /// Whether the client can be asked with a form: it declared so, and there is a way to ask it.
+    /// Whether the client can be asked with a form: it declared so, and a question can reach it.
     pub fn can_form(&self) -> bool {
         self.can(QuestionKind::Form)
     }
@@ -188,21 +188,22 @@ impl Ask {
         self.frame.with_peer(|peer| (peer.era == Era::Modern || peer.back_channel) && peer.can(kind))
     }
 
-    /// The client of the leg in flight, for notifications; none while the handler waits for an answer, and none in a leg that landed on
-    /// another instance and was handed over. Take it anew after every question: the one of an earlier leg no longer reaches anybody.
+    /// The client of the leg in flight, for notifications. None while the handler waits for an answer, and none in a
+    /// leg that landed on another instance and was handed over. Take it again after every question: the peer of an
+    /// earlier leg is no longer connected.
     pub fn peer(&self) -> Option<Peer<RoleServer>> {
         self.frame.link().map(|link| link.peer)
     }
 
-    /// Tells the client of the leg in flight how far its call has come. Nothing happens when no leg is in flight, or it landed on another
-    /// instance, or its client gave no progress token.
+    /// Reports the progress of the call to the client of the leg in flight. Does nothing if no leg is in flight, if the
+    /// leg landed on another instance, or if its client gave no progress token.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
         if let Some(link) = self.frame.link() {
             link.progress(progress, total, message).await;
         }
     }
 
-    /// The name of the flow, the same on all of its legs.
+    /// The id of the flow, the same on all of its legs.
     pub fn flow(&self) -> FlowId {
         self.frame.flow
     }
@@ -228,8 +229,9 @@ impl Ask {
 
 /// A question that is asked when it is awaited.
 ///
-/// `.await` gives the accepted value, and a decline or a dismissal as [`FlowError::Declined`] or
-/// [`FlowError::Cancelled`], which `?` turns into a polite end of the call. [`answer`](Self::answer) gives all three.
+/// `.await` returns the accepted value. A decline or a dismissal is [`FlowError::Declined`] or
+/// [`FlowError::Cancelled`], which `?` turns into a tool error with that text. [`answer`](Self::answer) returns all
+/// three as values.
 #[must_use = "a question is asked when it is awaited"]
 pub struct QuestionBuilder<T: 'static> {
     pub(super) ask: Ask,
@@ -240,32 +242,32 @@ pub struct QuestionBuilder<T: 'static> {
     pub(super) otherwise: Option<Otherwise<T>>,
 }
 
-/// Makes the request of a message, a key, and a name that no other question has, should it need one.
+/// Builds the request from a message, a key, and a function that makes a unique name if the request needs one.
 pub(super) type MakeRequest =
     Box<dyn Fn(String, &str, &dyn Fn() -> String) -> Result<InputRequest, FlowError> + Send + Sync>;
 
-/// A kind of question, and this one as far as it is not like the others.
+/// A kind of question, and the parts that differ between questions of this kind.
 pub(super) struct Query<T: 'static> {
     pub(super) how: &'static How<T>,
-    /// How the request is made of a question that is not a form.
+    /// Builds the request of a question that is not a form.
     pub(super) request: Option<MakeRequest>,
-    /// What a refusal stands for, where it stands for a value.
+    /// The value that a refusal stands for, if it stands for one.
     pub(super) refused: Option<T>,
 }
 
-/// What kind of question it is, and how its answer is read: the same for all questions of a kind and a type, and so in one place.
+/// The kind of a question and how its answer is read. Shared by all questions of one kind and type.
 pub(super) struct How<T> {
     pub(super) kind: QuestionKind,
-    /// The form under a key, of a question that is one.
+    /// Makes the form under a key. None for a question that is not a form.
     pub(super) form: Option<MakeForm>,
     pub(super) default_key: fn() -> String,
     pub(super) read: fn(&str, &Value) -> Result<T, InvalidAnswer>,
-    /// The same for an answer as JSON text.
+    /// Reads an answer that is JSON text.
     pub(super) read_text: fn(&str, &str) -> Result<T, InvalidAnswer>,
 }
 
 impl<T: 'static> Query<T> {
-    /// What is sent, with these words.
+    /// The request to send, with this message.
     pub(super) fn request(
         &self,
         words: String,
@@ -279,8 +281,8 @@ impl<T: 'static> Query<T> {
         }
     }
 
-    /// By what the question is known again. Without the flow's name: a journal belongs to its flow anyhow, and a saved one can
-    /// be replayed in another.
+    /// The fingerprint that identifies the question on a later leg. It does not include the flow's id: a journal
+    /// belongs to its flow anyway, and a saved journal can be replayed in another flow.
     pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
         match self.how.form {
             Some(form) => Ok(form(key)?.fingerprint(message)),
@@ -304,13 +306,13 @@ impl<T: FormType> How<T> {
     }
 }
 
-/// What to do when the client cannot be asked, and with a value also when the time is over.
+/// What to use if the client cannot be asked; a value is also used when the question's timeout passes.
 pub(super) enum Otherwise<T> {
     Value(T),
     Argument(String),
 }
 
-/// How much time a question has: for how long, and once it was asked, until when.
+/// Timeout of a question: a duration, and once the question was asked, a point in time.
 #[derive(Clone, Copy)]
 pub(super) enum Within {
     For(Duration),
@@ -318,7 +320,7 @@ pub(super) enum Within {
 }
 
 impl Within {
-    /// When the time is over of a question that is asked now, or was before.
+    /// The time at which a question times out, which is fixed when it is first asked.
     pub(super) fn begun(within: &mut Option<Self>, now: impl FnOnce() -> Timestamp) -> Option<Timestamp> {
         let until = match (*within)? {
             Self::For(time) => now() + time,
@@ -330,53 +332,59 @@ impl Within {
 }
 
 impl<T: Send + 'static> QuestionBuilder<T> {
-    /// The question's key on the wire, and the name of the field of a form with one. By default the name of the type it asks
-    /// for (`Units` becomes `units`, a plain type such as `String` becomes `answer`), or `confirm`, `url`, `sample` or `roots`.
-    /// When another open question has the default already, a number is appended to the key; a key that is given twice is
-    /// [`FlowError::DuplicateKey`].
+    /// Sets the question's key on the wire, which is also the name of the field in a form with one field.
+    ///
+    /// The default is the name of the type (`Units` becomes `units`, a plain type such as `String` becomes `answer`),
+    /// or `confirm`, `url`, `sample` or `roots`. If another open question has the default key already, a number is
+    /// appended. If two open questions are given the same key, the second fails with [`FlowError::DuplicateKey`].
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into().into());
         self
     }
 
-    /// How long this question may wait, in place of [a round's lifetime](crate::RoundsBuilder::round_lifetime); shorter or
-    /// longer, but not beyond the flow's deadline. When it is over, the question is withdrawn and gives
-    /// [`FlowError::NotInTime`], or the value of [`or`](Self::or), unless the round is over with it: a round lives for its lifetime,
-    /// or as long as its most patient question, and then ends the handler. The client is told the time of each question.
+    /// Sets the timeout of this question, which replaces [the round's lifetime](crate::RoundsBuilder::round_lifetime).
+    /// It may be shorter or longer, but does not go beyond the flow's deadline.
     ///
-    /// A handler with a [`Durable`](crate::Durable) is not there while its question waits, and goes on when the client comes back. What counts is
-    /// when that leg came: an answer that it brings too late is not taken.
+    /// When it passes, the question is withdrawn and fails with [`FlowError::NotInTime`], or returns the value of
+    /// [`or`](Self::or). That needs a round that is still open: a round lasts for its lifetime or for the longest
+    /// timeout of its questions, and a handler that still waits when it ends is dropped. The client is told the timeout
+    /// of each question.
+    ///
+    /// A handler with a [`Durable`](crate::Durable) is not in memory while its question waits, and continues when the
+    /// client sends the next leg. The arrival time of that leg counts: an answer that arrives after the timeout is not
+    /// used.
     pub fn within(mut self, time: Duration) -> Self {
         self.within = Some(Within::For(time));
         self
     }
 
-    /// What to take when the client [cannot be asked](FlowError::cannot_ask), or the question was not answered
-    /// [in its time](Self::within). It does not stand in for a person who was asked and said no.
+    /// Sets the value to use if the client [cannot be asked](FlowError::cannot_ask), or if the question was not
+    /// answered [in time](Self::within). It does not replace the answer of a user who declined.
     pub fn or(mut self, value: T) -> Self {
         self.otherwise = Some(Otherwise::Value(value));
         self
     }
 
-    /// Where the client cannot be asked, take the value from this argument of the call, and when it is not there, tell the
-    /// model to ask and to call again with it. Unlike [`or`](Self::or), it does not cover a question that was not answered in its time.
+    /// Takes the value from this argument of the call if the client cannot be asked. If the argument is missing, the
+    /// model is told to ask the user and to call again with it. Unlike [`or`](Self::or), it does not apply to a
+    /// question that timed out.
     ///
-    /// The model then answers for the person: use it only where that is acceptable. The argument has to be in the tool's
-    /// input schema, as an optional one.
+    /// The model then answers for the user: use it only where that is acceptable. The argument has to be an optional
+    /// one in the tool's input schema.
     pub fn or_argument(mut self, argument: impl Into<String>) -> Self {
         self.otherwise = Some(Otherwise::Argument(argument.into()));
         self
     }
 
-    /// Asks, and gives what was answered: accepted, declined or cancelled.
+    /// Asks, and returns the answer: accepted, declined or cancelled.
     ///
     /// # Errors
     ///
-    /// [`FlowError`] when there is no answer: the client cannot be asked, the time is over, the flow has ended, the answers do
-    /// not fit, or no form can ask for the type.
+    /// [`FlowError`] if there is no answer: the client cannot be asked, the timeout passed, the flow has ended, the
+    /// answers were not valid, or no form can ask for the type.
     #[expect(
         clippy::manual_async_fn,
-        reason = "an `async fn` would have room for the question twice, and be kept as it waits"
+        reason = "an `async fn` would store the question twice in the future that is kept while it waits"
     )]
     pub fn answer(mut self) -> impl Future<Output = Result<Answer<T>, FlowError>> + Send {
         async move { self.asked().await }
@@ -388,7 +396,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
                 ControlFlow::Break(answer) => return Ok(answer),
                 ControlFlow::Continue(begun) => begun,
             };
-            // In a box, as a handler that is kept while it waits does not come by here.
+            // In a box, so that the futures of handlers without a journal do not reserve space for it.
             return Box::pin(self.answer_within(&operation, question)).await;
         }
         let core = &self.ask.frame.core;
@@ -428,7 +436,8 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         }
     }
 
-    /// Opens the question, with these words. Not within the future that waits, which would have room for what is made here.
+    /// Opens the question, with this message. A separate function, so that the waiting future does not store these
+    /// temporaries.
     fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
         let Self { ask: Ask { frame }, query, message, within, .. } = self;
         let key = self.key.get_or_insert_with(|| (query.how.default_key)().into());
@@ -444,19 +453,19 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         frame.open(question, key_is_default)
     }
 
-    /// The key that it was asked under.
+    /// The key under which the question was asked.
     fn settled_key(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
 }
 
-/// Whether a question's own time is over; a question without one has all the time that its round has.
+/// Whether a question's own timeout has passed. A question without one waits as long as its round.
 fn is_over(patience: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
     patience.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_ready())
 }
 
 impl<T> Otherwise<T> {
-    /// What to take in place of an answer that did not come.
+    /// The replacement for an answer that did not come, or the error if there is none.
     pub(super) fn instead(
         otherwise: Option<Self>,
         error: FlowError,
@@ -476,10 +485,10 @@ impl<T> Otherwise<T> {
         let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
         match given {
             None | Some(Value::Null) => Err(FlowError::NeedsArgument { question: question.to_owned(), argument }),
-            // A form of one field is asked for as an object, and given as the value itself.
+            // A form with one field is asked for as an object, but the argument is the bare value.
             Some(value) => read(key, &json!({ key: value }))
                 .or_else(|problem| if value.is_object() { read(key, value) } else { Err(problem) })
-                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` does not fit: {problem}"))),
+                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` is not valid: {problem}"))),
         }
     }
 }
@@ -503,7 +512,7 @@ impl<T: 'static> std::fmt::Debug for QuestionBuilder<T> {
     }
 }
 
-/// The accepted answer to a form, as the type that was asked for.
+/// The accepted answer to a form, read as the type that was asked for.
 pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, InvalidAnswer> {
     match Form::of::<T>(key) {
         Ok(form) => form.read(content),
@@ -512,9 +521,9 @@ pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, In
 }
 
 fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, InvalidAnswer> {
-    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("does not fit: {error}")))?)
+    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("is not valid: {error}")))?)
 }
 
 pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, InvalidAnswer> {
-    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("does not fit: {error}")))
+    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("is not valid: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Declared: the question is an argument, and is asked before the handler runs.
+//! Declared questions: the question is an argument, and is asked before the handler runs.
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -29,34 +29,34 @@ use crate::{
 )]
 pub struct Asked<T>(pub T);
 
-/// What can be asked before a handler runs, in a server `S`. See [`Asked`] for an example of each kind.
+/// A question that a server `S` can ask before a handler runs. See [`Asked`] for an example of each kind.
 ///
-/// It is implemented for whatever has a fixed [message](FixedQuestion), for an [`Answer`] of any question, which takes a refusal
-/// as a value, and for tuples of two to four questions, which are asked in one round.
+/// It is implemented for every type with a fixed [message](FixedQuestion), for an [`Answer`] of any question, which
+/// returns a refusal as a value, and for tuples of two to four questions, which are asked in one round.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a question that this server can ask",
-    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question<YourServer> for {Self}` when the \
+    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question<YourServer> for {Self}` if the \
             question depends on the call"
 )]
 pub trait Question<S>: Sized {
-    /// What the question depends on: nothing, `()`; the arguments of the call, [`Parameters`]; the answer to another question,
-    /// [`Asked`], which is asked in an earlier round; or a tuple of these.
+    /// What the question depends on: `()` for nothing; [`Parameters`] for the arguments of the call; [`Asked`] for the
+    /// answer to another question, which is asked in an earlier round; or a tuple of these.
     type On: QuestionInput<S>;
 
-    /// The question, or the value itself where there is nothing to ask.
+    /// The question, or the value itself if there is nothing to ask.
     ///
-    /// It is called on every leg, so it has to be free of effects. An answer counts only to the very question that was
-    /// shown: when this comes to another one later, that one is asked anew.
+    /// It is called on every leg, so it must have no effects. An answer counts only for the exact question that was
+    /// shown: if this returns another question on a later leg, that question is asked.
     ///
     /// # Errors
     ///
-    /// Whatever ends the call: [`FlowError::failed`] becomes a tool error in words.
+    /// An error that ends the call. [`FlowError::failed`] becomes a tool error with that text.
     fn ask(server: &S, on: Self::On) -> Result<DeclaredQuestion<Self>, FlowError>;
 }
 
-/// A question that is always the same: most are.
+/// A question whose message is always the same.
 pub trait FixedQuestion: FormType {
-    /// What is asked.
+    /// The message of the question.
     const MESSAGE: &'static str;
 }
 
@@ -76,10 +76,10 @@ impl<S, T: Question<S> + 'static> Question<S> for Answer<T> {
     }
 }
 
-/// What a question may depend on.
+/// An input that a question may depend on.
 pub trait QuestionInput<S>: sealed::Sealed + Sized {
     #[doc(hidden)]
-    #[expect(private_interfaces, reason = "nobody else implements it")]
+    #[expect(private_interfaces, reason = "the trait is sealed")]
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError>;
 }
 
@@ -87,7 +87,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where one leg's declared questions are gathered.
+/// Collects the declared questions of one leg.
 pub(crate) struct Desk<'a, S> {
     server: &'a S,
     view: &'a View,
@@ -97,13 +97,13 @@ pub(crate) struct Desk<'a, S> {
 }
 
 impl<S> Desk<'_, S> {
-    /// The value of a question. None when it has to be asked first, or one that it depends on.
+    /// The value of a question, or none if the question, or one that it depends on, has to be asked first.
     fn value<T: Question<S>>(&mut self) -> Result<Option<T>, FlowError> {
         let Some(on) = T::On::find(self)? else { return Ok(None) };
         match T::ask(self.server, on)?.settle(self.view, true)? {
             Settled::Value(value) => Ok(Some(value)),
             Settled::Asks(key, request) => match self.requests.get(&key) {
-                // Two may depend on the same question.
+                // Two questions may depend on the same question.
                 Some(asked) if *asked != *request => Err(FlowError::DuplicateKey { key }),
                 Some(_) => Ok(None),
                 None => {
@@ -117,12 +117,13 @@ impl<S> Desk<'_, S> {
 }
 
 impl<T> Asked<T> {
-    /// For handlers that are not written with rmcp's macros, such as those of resources: take it before anything else, and let
-    /// `?` return what it fails with. That is no failure when there is something to ask.
+    /// The answer to a declared question, for handlers that are not written with rmcp's macros, such as those of
+    /// resources. Take it before anything else, and return its error with `?`: if the question has to be asked first,
+    /// that error asks it.
     ///
     /// # Errors
     ///
-    /// When the value is not there. Return it as it is.
+    /// If there is no answer yet. Return the error unchanged.
     pub fn from_context<S>(server: &S, context: &RequestContext<RoleServer>) -> Result<Self, ErrorData>
     where
         T: Question<S>,
@@ -138,7 +139,10 @@ impl<T> Asked<T> {
             Err(error) => Declared::Failed(error),
         };
         view.frame.declare(declared);
-        Err(ErrorData::internal_error("a declared question has no answer: return this error as it is", None))
+        Err(ErrorData::internal_error(
+            "a declared question has no answer yet: return this error unchanged from the handler",
+            None,
+        ))
     }
 }
 
@@ -156,7 +160,7 @@ impl<S, T: Question<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
 
 impl sealed::Sealed for () {}
 
-#[expect(private_interfaces, reason = "nobody else implements it")]
+#[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S> QuestionInput<S> for () {
     fn find(_desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         Ok(Some(()))
@@ -165,30 +169,31 @@ impl<S> QuestionInput<S> for () {
 
 impl<P> sealed::Sealed for Parameters<P> {}
 
-#[expect(private_interfaces, reason = "nobody else implements it")]
+#[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         let arguments = desk.view.frame.arguments.as_deref().unwrap_or("{}");
-        let misfit = |error| ErrorData::invalid_params(format!("the arguments do not fit: {error}"), None);
+        let misfit = |error| ErrorData::invalid_params(format!("the arguments are not valid: {error}"), None);
         Ok(Some(Self(serde_json::from_str(arguments).map_err(misfit)?)))
     }
 }
 
 impl<T> sealed::Sealed for Asked<T> {}
 
-#[expect(private_interfaces, reason = "nobody else implements it")]
+#[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S, T: Question<S>> QuestionInput<S> for Asked<T> {
     fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
         Ok(desk.value()?.map(Self))
     }
 }
 
-/// What depends on several waits for all; and several questions, whatever they are for, are one round.
+/// Implements both traits for tuples: an input of several parts needs all of them, and several questions are asked in
+/// one round.
 macro_rules! together {
     ($($name:ident: $T:ident),+) => {
         impl<$($T),+> sealed::Sealed for ($($T,)+) {}
 
-        #[expect(private_interfaces, reason = "nobody else implements it")]
+        #[expect(private_interfaces, reason = "the trait is sealed")]
         impl<S, $($T: QuestionInput<S>),+> QuestionInput<S> for ($($T,)+) {
             fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
                 $(let $name = $T::find(desk)?;)+

@@ -1,13 +1,13 @@
-//! Two handlers for one tool, by what the client speaks.
+//! Two handlers for one tool, selected by the protocol era of the client.
 
 use rmcp::handler::server::tool::{ToolCallContext, ToolRoute};
 
 use crate::server::policy::gate::Era;
 
-/// Makes one tool of two handlers: the first for clients of the modern era, the second for those of the legacy era.
+/// Makes one tool from two handlers: the first for clients of the modern era, the second for clients of the legacy era.
 ///
-/// The tool is listed as the modern one describes it. The second handler asks with an [`Ask`](crate::Ask), which asks over the live
-/// connection, or not at all.
+/// The tool is listed with the description of the first. The second handler may ask with an [`Ask`](crate::Ask), which
+/// pushes questions over the live connection, or not ask at all.
 ///
 /// ```
 /// use rmcp::{handler::server::router::tool::{ToolRoute, ToolRouter}, model::CallToolResponse, tool, tool_router};
@@ -40,7 +40,7 @@ use crate::server::policy::gate::Era;
 ///
 /// # Panics
 ///
-/// When the two take different arguments: a client sees one schema.
+/// If the two handlers take different arguments, because a client sees one schema.
 pub fn by_era<S: Send + Sync + 'static>(modern: ToolRoute<S>, legacy: ToolRoute<S>) -> ToolRoute<S> {
     assert!(
         modern.attr.input_schema == legacy.attr.input_schema,

@@ -1,5 +1,5 @@
-//! Durable: linear, and on any instance. The handler is run from the top on every leg, and goes through what it has been
-//! through already without doing it again.
+//! Durable handlers: linear code that continues on any instance. The handler runs from its beginning on every leg, and
+//! its recorded operations return their recorded values.
 
 use std::{marker::PhantomData, ops::ControlFlow, sync::Arc, time::SystemTime};
 
@@ -58,13 +58,14 @@ impl<S> Drop for Durable<S> {
 }
 
 impl<S: Send + Sync + 'static> Durable<S> {
-    /// For handlers that are neither tools nor prompts, such as those of resources. What follows in that handler is durable,
-    /// and has to keep to it: one operation after another, and every effect in a [`once`](Self::once).
+    /// The flow of a request, for handlers that are neither tools nor prompts, such as those of resources. The handler
+    /// has to follow the rules of durable handlers from there on: one operation at a time, and every effect in a
+    /// [`once`](Self::once).
     ///
     /// # Errors
     ///
-    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds), and
-    /// [`FlowError::ServerNotFound`] when it was another server than an `S`.
+    /// [`FlowError::NotWrapped`] if the server is not wrapped in [`Rounds`](crate::Rounds), and
+    /// [`FlowError::ServerNotFound`] if the wrapped server is not an `S`.
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
         Self::of(View::take(context, "Durable")?)
     }
@@ -80,12 +81,12 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.ask.form(message)
     }
 
-    /// Asks for a yes, as [`Ask::confirm`] does.
+    /// Asks for a confirmation, as [`Ask::confirm`] does.
     pub fn confirm(&self, message: impl Into<String>) -> QuestionBuilder<bool> {
         self.ask.confirm(message)
     }
 
-    /// Asks the person to visit a page, as [`Ask::url`] does.
+    /// Asks the user to visit a page, as [`Ask::url`] does.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         self.ask.url(message, url)
     }
@@ -107,25 +108,26 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.ask.roots()
     }
 
-    /// Asks several questions in one round: a pair, a triple or four. Gives what was accepted; a refusal of any is its error. A key
-    /// that two of them have gets a number at the second, also where it was given.
+    /// Asks two to four questions in one round. Returns the accepted values; a refusal of any question is an error. If
+    /// two questions have the same key, a number is appended to the second, even if the key was given.
     ///
     /// # Errors
     ///
-    /// The first error of any of them. As every operation, [`FlowError::Concurrent`] while another is under way, also within a
-    /// [`once`](Self::once), and from then on whatever has ended the flow.
+    /// The first error of any question. As every operation, [`FlowError::Concurrent`] if another operation is in
+    /// flight, also within a [`once`](Self::once); after an error that ended the flow, that error.
     pub async fn all<A: Together>(&self, questions: A) -> Result<A::Values, FlowError> {
         let operation = self.journal().begin()?;
         questions.ask(&operation).await
     }
 
-    /// Runs an effect once in this flow, and gives what it came to whenever the handler is run again. It is given the server,
-    /// which cannot be reached elsewhere, and its idempotency key, the same however often it is tried.
+    /// Runs an effect once in this flow, and returns its recorded value when the handler runs again. The effect gets
+    /// the server, which is not available elsewhere, and its idempotency key, which is the same for every attempt.
     ///
     /// # Errors
     ///
-    /// As [`Round::once`](crate::Round::once), [`FlowError::TooManyEntries`] before it runs, [`FlowError::Diverged`]
-    /// when something else was recorded in its place, and those of every operation, as in [`all`](Self::all).
+    /// The errors of [`Round::once`](crate::Round::once); [`FlowError::TooManyEntries`] before the effect runs;
+    /// [`FlowError::Diverged`] if another operation was recorded in its place; and those of every operation, as in
+    /// [`all`](Self::all).
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -134,23 +136,24 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.try_once(name, async move |server: &S, key: &str| Ok::<_, FlowError>(effect(server, key).await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail. A failure is recorded like a value: whenever the handler is run again,
-    /// this call fails in the same way and the effect does not run. The next call under the same name is another attempt, with the
-    /// same key.
+    /// Runs an effect that may fail, as [`once`](Self::once) does. A failure is recorded like a value: when the handler
+    /// runs again, this call fails in the same way and the effect does not run. The next call with the same name is
+    /// another attempt, with the same key.
     ///
-    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be recorded. After any other error, and after one
-    /// that is larger than an entry may be, the handler may end but not ask: a question fails with [`FlowError::Unrecorded`].
+    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be recorded. After any other error,
+    /// and after one that is larger than an entry may be, the handler may return but not ask: a question fails with
+    /// [`FlowError::Unrecorded`].
     ///
     /// # Errors
     ///
-    /// The effect's own, and those of [`once`](Self::once).
+    /// The effect's own errors, and those of [`once`](Self::once).
     pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
         &self,
         name: &str,
         effect: impl AsyncFnOnce(&S, &str) -> Result<T, E>,
     ) -> Result<T, FlowError> {
         let operation = self.journal().begin()?;
-        // Whatever the journal has: it is the same on every leg, and no entry.
+        // Checked before the journal, because the result is the same on every leg and is not recorded.
         self.view.unused_once(name)?;
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
         match operation.recorded(&wanted)?.as_deref() {
@@ -171,8 +174,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
             Err(_) if self.view.has_lost(name) => {
                 operation.record(Entry::Once { name: name.to_owned(), value: effects::LOST.to_owned() })?;
             }
-            // The handler may go on from here, and a later leg meets the same failure. What cannot be written is noted, and then
-            // nothing is asked after it; the handler gets the failure itself in any case.
+            // The handler may continue after this failure, and a later leg gets the same failure. If it cannot be
+            // recorded, later questions fail; the handler gets the failure itself in any case.
             Err(failed) => match RecordedFailure::of(failed) {
                 Some(failure) => drop(operation.record(Entry::Failed { name: name.to_owned(), failure })),
                 None => operation.unrecorded_failure(&wanted, RecordedFailure::unfit(failed)),
@@ -181,11 +184,11 @@ impl<S: Send + Sync + 'static> Durable<S> {
         had
     }
 
-    /// The time, the same whenever the handler is run again.
+    /// The current time, the same whenever the handler runs again.
     ///
     /// # Errors
     ///
-    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    /// [`FlowError::Diverged`] if another operation was recorded in its place, [`FlowError::TooManyEntries`].
     pub fn now(&self) -> Result<SystemTime, FlowError> {
         let operation = self.journal().begin()?;
         let now = self.view.frame.core.now();
@@ -195,11 +198,11 @@ impl<S: Send + Sync + 'static> Durable<S> {
         }
     }
 
-    /// Random bytes, the same whenever the handler is run again.
+    /// Random bytes, the same whenever the handler runs again.
     ///
     /// # Errors
     ///
-    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`].
+    /// [`FlowError::Diverged`] if another operation was recorded in its place, [`FlowError::TooManyEntries`].
     pub fn random(&self) -> Result<[u8; 32], FlowError> {
         let operation = self.journal().begin()?;
         let drawn = self.view.frame.core.random();
@@ -209,7 +212,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
         }
     }
 
-    /// Whether this flow has a change of the handler: false for one that was past this place before the change was deployed.
+    /// Whether this flow runs with a change of the handler. False for a flow that had passed this place before the
+    /// change was deployed.
     ///
     /// ```text
     /// if flow.patched("insurance")? {
@@ -229,13 +233,13 @@ impl<S: Send + Sync + 'static> Durable<S> {
         }
     }
 
-    /// Puts all so far into the client's hands before going on: a round without a question. What was done before it is not
-    /// done again, even if this is the first leg and its client never hears of it otherwise.
+    /// Sends a round without a question, so that the client holds everything recorded so far. What ran before it does
+    /// not run again, even if this is the first leg and the client would otherwise have nothing to retry with.
     ///
     /// # Errors
     ///
-    /// [`FlowError::Diverged`] when something else was recorded in its place, [`FlowError::TooManyEntries`], [`FlowError::FlowEnded`] and
-    /// [`FlowError::NoPrincipal`] as for a question.
+    /// [`FlowError::Diverged`] if another operation was recorded in its place, [`FlowError::TooManyEntries`], and, as
+    /// for a question, [`FlowError::FlowEnded`] and [`FlowError::NoPrincipal`].
     pub async fn checkpoint(&self) -> Result<(), FlowError> {
         let operation = self.journal().begin()?;
         if operation.recorded(&Entry::Checkpoint)?.is_some() {
@@ -243,7 +247,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
         }
         operation.reserve(&Entry::Checkpoint)?;
         let frame = &self.view.frame;
-        // A client of the legacy era has nothing to come back with, and its call is one leg.
+        // A client of the legacy era has no token to send back, and its call is one leg.
         if !operation.passes() && frame.with_peer(|peer| peer.era == Era::Modern) {
             let (key, message) = ("checkpoint".into(), "".into());
             let question = OpenQuestion {
@@ -260,12 +264,12 @@ impl<S: Send + Sync + 'static> Durable<S> {
         operation.record(Entry::Checkpoint)
     }
 
-    /// Which protocol the client speaks. Both can be asked.
+    /// The protocol era of the client. Clients of both eras can be asked.
     pub fn era(&self) -> Era {
         self.ask.era()
     }
 
-    /// The name of the flow, the same on all of its legs.
+    /// The id of the flow, the same on all of its legs.
     pub fn flow(&self) -> FlowId {
         self.view.round.flow
     }
@@ -276,14 +280,14 @@ impl<S: Send + Sync + 'static> Durable<S> {
     }
 }
 
-/// Not to be used: an argument of a `#[tool]` or `#[prompt]` method it is not, as such a method has a `&self`. Without this,
-/// the compiler would say so in a page that does not name it.
+/// Implemented only to give a readable compile error: `Durable` cannot be an argument of a `#[tool]` or `#[prompt]`
+/// method, because such a method has a `&self`. Without this impl, the compiler's message would not name `Durable`.
 impl<C: AsRequestContext, S> FromContextPart<C> for Durable<S> {
     fn from_context_part(_context: &mut C) -> Result<Self, ErrorData> {
         const {
             assert!(
                 size_of::<S>() == usize::MAX,
-                "a durable handler is a function without `&self`, and no `#[tool]` or `#[prompt]` method: write \
+                "a durable handler is a function without `&self`, not a `#[tool]` or `#[prompt]` method: write \
                  `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`"
             );
         };
@@ -300,7 +304,7 @@ impl<S> std::fmt::Debug for Durable<S> {
     }
 }
 
-/// The server as the type that a handler is written for: the one that was wrapped, or the one inside of an `Arc` that was.
+/// The server as the type that a handler is written for: the wrapped server, or the server inside a wrapped `Arc`.
 fn find<S: Send + Sync + 'static>(view: &View) -> Result<Arc<S>, FlowError> {
     let found = match view.server.clone().downcast::<S>() {
         Ok(server) => Some(server),
@@ -309,14 +313,15 @@ fn find<S: Send + Sync + 'static>(view: &View) -> Result<Arc<S>, FlowError> {
     found.ok_or(FlowError::ServerNotFound { wanted: std::any::type_name::<S>() })
 }
 
-/// Makes a tool of a durable handler, as an ordinary route of rmcp: `router.with_route(durable("book", "Book a trip", book))`.
+/// Makes a tool from a durable handler, as an ordinary route of rmcp:
+/// `router.with_route(durable("book", "Book a trip", book))`.
 ///
-/// The handler is a function of the flow and the arguments. It cannot capture anything: what it captured would be there on one
-/// instance and not on the next.
+/// The handler is a function of the flow and the arguments. It cannot capture anything, because a captured value would
+/// exist on one instance and not on the next.
 ///
 /// # Panics
 ///
-/// When the arguments' type is not a struct, as rmcp would.
+/// If the type of the arguments is not a struct, as in rmcp.
 pub fn durable<S, P, R, F, Fut>(
     name: impl Into<std::borrow::Cow<'static, str>>,
     description: impl Into<std::borrow::Cow<'static, str>>,
@@ -329,8 +334,9 @@ where
     F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
 {
-    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
-    let schema = schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool: {why}"));
+    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: use the server inside `once`") };
+    let schema =
+        schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool must be a struct: {why}"));
     ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
         let prepared = prepare::<S>(&context.request_context, "Durable");
         let arguments = read_arguments(context.arguments);
@@ -344,7 +350,7 @@ where
     })
 }
 
-/// Makes a prompt of a durable handler, as an ordinary route of rmcp. See [`durable`].
+/// Makes a prompt from a durable handler, as an ordinary route of rmcp. See [`durable`].
 pub fn durable_prompt<S, P, R, F, Fut>(prompt: Prompt, handler: F) -> PromptRoute<S>
 where
     S: Send + Sync + 'static,
@@ -353,7 +359,7 @@ where
     F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
 {
-    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: reach the server inside of `once`") };
+    const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: use the server inside `once`") };
     PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
         let prepared = prepare::<S>(&context.context, "Durable");
         let arguments = parse_json_object(context.arguments.unwrap_or_default());
@@ -364,7 +370,7 @@ where
     })
 }
 
-/// What a route needs that is made of functions: the leg, and the server.
+/// The leg and the server, for a route that is built from functions.
 pub(super) fn prepare<S: Send + Sync + 'static>(
     context: &RequestContext<RoleServer>,
     extractor: &'static str,
@@ -374,19 +380,19 @@ pub(super) fn prepare<S: Send + Sync + 'static>(
     Ok((view, server))
 }
 
-/// The arguments of such a tool; or why they do not fit, in words, as rmcp does it for other tools: the model reads them, and calls
-/// again.
+/// The arguments of such a tool, or a tool error that says why they are not valid. rmcp does the same for other tools:
+/// the model reads the text and calls again.
 pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, FlowError> {
     parse_json_object(arguments.unwrap_or_default()).map_err(|misfit| FlowError::failed(misfit.message))
 }
 
-/// Questions that are asked together, in one round: tuples of [`QuestionBuilder`].
+/// Questions that are asked together in one round: tuples of [`QuestionBuilder`].
 pub trait Together: sealed::Sealed {
-    /// What was accepted.
+    /// The accepted values.
     type Values;
 
     #[doc(hidden)]
-    #[expect(private_interfaces, reason = "nobody else implements it")]
+    #[expect(private_interfaces, reason = "the trait is sealed")]
     fn ask(self, operation: &Operation<'_>) -> impl Future<Output = Result<Self::Values, FlowError>> + Send;
 }
 
@@ -401,7 +407,7 @@ macro_rules! together {
         impl<$($T: Send + 'static),+> Together for ($(QuestionBuilder<$T>,)+) {
             type Values = ($($T,)+);
 
-            #[expect(private_interfaces, reason = "nobody else implements it")]
+            #[expect(private_interfaces, reason = "the trait is sealed")]
             async fn ask(self, operation: &Operation<'_>) -> Result<Self::Values, FlowError> {
                 let ($(mut $question,)+) = self;
                 let mut keys = Vec::new();
@@ -419,7 +425,7 @@ together!(a: A, b: B, c: C);
 together!(a: A, b: B, c: C, d: D);
 
 impl<T: Send + 'static> QuestionBuilder<T> {
-    /// Settles on a key that none of those asked together has.
+    /// Chooses a key that no other question of the round has.
     fn name_apart(&mut self, keys: &mut Vec<String>) {
         let wanted = self.key.as_deref().map_or_else(self.query.how.default_key, str::to_owned);
         let mut key = wanted.clone();
@@ -440,7 +446,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         answer.into_value(self.query.refused, &self.message)
     }
 
-    /// The answer of an earlier leg, where the journal has it next. Otherwise an operation begins, for this question.
+    /// The recorded answer, if it is the next entry of the journal. Otherwise begins an operation for this question.
     pub(super) fn recall<'a>(
         &mut self,
         journal: &'a Journal,
@@ -456,8 +462,8 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         Ok(ControlFlow::Continue((operation, question?)))
     }
 
-    /// Asks as a durable handler does: what was answered is taken from the journal, what has just come is written into it,
-    /// and what is open is asked.
+    /// Asks as a durable handler does: returns an answer from the journal, records an answer that has just arrived, or
+    /// asks the open question.
     pub(super) async fn answer_within(
         &mut self,
         operation: &Operation<'_>,
@@ -491,7 +497,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
                         _ => {
                             operation.reserve(&wanted)?;
                             let words = reworded.take().unwrap_or_else(|| message.to_string());
-                            // The same on every leg, and another for another page.
+                            // The same on every leg, and different for a different page.
                             let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);
                             let request = query.request(words, key, &name)?;
                             let question = OpenQuestion {
@@ -550,7 +556,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     }
 }
 
-/// An answer of an earlier leg.
+/// An answer that an earlier leg recorded.
 fn recall<T>(
     key: &str,
     answer: &Settled,

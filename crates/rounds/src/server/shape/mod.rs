@@ -1,4 +1,4 @@
-//! The ways to write a handler: what authors import.
+//! The ways to write a handler: the types that authors import.
 
 mod ask;
 mod asked;

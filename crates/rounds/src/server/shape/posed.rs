@@ -19,17 +19,17 @@ use crate::{
     shared::check::InvalidAnswer,
 };
 
-/// A question, or the value itself where there is nothing to ask.
+/// A question, or the value itself if there is nothing to ask.
 ///
 /// ```
 /// # use rmcp::schemars;
 /// # #[derive(serde::Deserialize, schemars::JsonSchema)] enum Units { Metric, Imperial }
-/// use rounds::Posed;
+/// use rounds::asked::DeclaredQuestion;
 ///
-/// let asked: Posed<Units> = Posed::form("Which units?");
-/// let known: Posed<Units> = Posed::known(Units::Metric);
+/// let asked: DeclaredQuestion<Units> = DeclaredQuestion::form("Which units?");
+/// let known: DeclaredQuestion<Units> = DeclaredQuestion::known(Units::Metric);
 /// ```
-#[must_use = "a question is asked by who it is handed to"]
+#[must_use = "a declared question is asked only if it is returned"]
 pub struct DeclaredQuestion<T>(Inner<T>);
 
 enum Inner<T> {
@@ -40,18 +40,18 @@ enum Inner<T> {
 struct Unanswered<T> {
     message: String,
     key: String,
-    /// The page to visit, of a question that is no form.
+    /// The page to visit. None for a form.
     url: Option<String>,
-    /// The form's schema goes with the type that it was made for.
+    /// Makes the form; its schema belongs to the type.
     form: fn(&str) -> Result<Form<'_>, FlowError>,
     read: Read<T>,
-    /// What to take when the client cannot be asked.
+    /// The value to use if the client cannot be asked.
     otherwise: Option<T>,
 }
 
 type Read<T> = Box<dyn Fn(Reply<'_>) -> Result<T, Misread> + Send>;
 
-/// An answer, and what it is to.
+/// An answer, with the question that it answers.
 struct Reply<'a> {
     key: &'a str,
     kind: QuestionKind,
@@ -59,11 +59,11 @@ struct Reply<'a> {
     answer: Answer<Arc<Value>>,
 }
 
-/// Why an answer gives no value.
+/// Why an answer does not give a value.
 enum Misread {
-    /// It does not fit, and may be given again.
+    /// The answer is not valid, and the question may be asked again.
     Unfit(InvalidAnswer),
-    /// It fits, and ends the call.
+    /// The answer is valid, and ends the call.
     Ends(FlowError),
 }
 
@@ -73,8 +73,8 @@ impl<T: FormType> DeclaredQuestion<T> {
         Self::question(message.into(), None)
     }
 
-    /// Asks the person to visit a page. That they agreed does not mean that they did. The type is one without data, such as
-    /// `()` or `struct SignedIn;`.
+    /// Asks the user to visit a page. Acceptance means that the user agreed to open it, not that they completed it. The
+    /// type has no data, such as `()` or `struct SignedIn;`.
     pub fn url(message: impl Into<String>, url: impl Into<String>) -> Self {
         Self::question(message.into(), Some(url.into()))
     }
@@ -95,13 +95,13 @@ impl<T: FormType> DeclaredQuestion<T> {
 }
 
 impl<T> DeclaredQuestion<T> {
-    /// The value itself: nobody is asked.
+    /// The value itself. Nothing is asked.
     pub const fn known(value: T) -> Self {
         Self(Inner::Known(value))
     }
 
-    /// The question's key on the wire, in place of the name of its type. In [`Steps`](crate::Steps) it is the step's name, and
-    /// this has no effect.
+    /// Sets the question's key on the wire, which is the name of its type by default. In [`Steps`](crate::Steps) the
+    /// key is the step's name, and this has no effect.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         if let Inner::Question(question) = &mut self.0 {
             question.key = key.into();
@@ -109,8 +109,8 @@ impl<T> DeclaredQuestion<T> {
         self
     }
 
-    /// What to take when the client [cannot be asked](FlowError::cannot_ask). It does not stand in for a person who was asked
-    /// and said no.
+    /// Sets the value to use if the client [cannot be asked](FlowError::cannot_ask). It does not replace the answer of
+    /// a user who declined.
     pub fn or(mut self, value: T) -> Self {
         if let Inner::Question(question) = &mut self.0 {
             question.otherwise = Some(value);
@@ -118,7 +118,7 @@ impl<T> DeclaredQuestion<T> {
         self
     }
 
-    /// With a refusal as a value.
+    /// The same question, with a refusal as a value.
     pub(super) fn answered(self) -> DeclaredQuestion<Answer<T>>
     where
         T: 'static,
@@ -140,7 +140,7 @@ impl<T> DeclaredQuestion<T> {
         })
     }
 
-    /// What is asked, if it is asked.
+    /// The message of the question, or none if the value is known.
     pub(super) fn message(&self) -> Option<&str> {
         match &self.0 {
             Inner::Known(_) => None,
@@ -148,8 +148,8 @@ impl<T> DeclaredQuestion<T> {
         }
     }
 
-    /// The value, if it is known or was answered; otherwise what is to be asked. An answer counts only to this very question: when
-    /// another was asked under its key, as one that named another price, it is asked anew.
+    /// The value, if it is known or was answered; otherwise the request to send. An answer counts only for this exact
+    /// question: if another one was asked under its key, such as one with another price, this one is asked.
     pub(super) fn settle(self, view: &View, pushes: bool) -> Result<Settled<T>, FlowError> {
         let mut question = match self.0 {
             Inner::Known(value) => return Ok(Settled::Value(value)),
@@ -190,10 +190,10 @@ impl<T> DeclaredQuestion<T> {
     }
 }
 
-/// What became of a question.
+/// A question after [`settle`](DeclaredQuestion::settle).
 pub(super) enum Settled<T> {
     Value(T),
-    /// It is to be asked, under this key.
+    /// The question has to be asked under this key.
     Asks(String, Box<InputRequest>),
 }
 
@@ -215,7 +215,7 @@ impl<T> Unanswered<T> {
                 meta: None,
                 message,
                 url: url.clone(),
-                // Of this flow alone, and the same on all of its legs.
+                // Unique to this flow, and the same on all of its legs.
                 elicitation_id: format!("{}-{}", view.round.flow, self.key),
             },
             None => (self.form)(&self.key)?.params(message),

@@ -1,4 +1,4 @@
-//! What a prompt that is called again for each round returns.
+//! The return type of a prompt that is called again for each round.
 
 use rmcp::{
     ErrorData,
@@ -6,9 +6,9 @@ use rmcp::{
     model::{GetPromptResponse, GetPromptResult, InputRequiredResult, PromptMessage},
 };
 
-/// What a `#[prompt]` method with a [`Round`](crate::Round) returns: messages, or questions.
+/// The return type of a `#[prompt]` method with a [`Round`](crate::Round): messages, or questions.
 ///
-/// rmcp's macro takes a method that returns the one or the other, and none that decides as it runs; this decides.
+/// rmcp's macro accepts a method that always returns messages or always returns questions. This type can be either.
 ///
 /// ```
 /// use rmcp::{ErrorData, model::{PromptMessage, Role}, prompt, prompt_router};

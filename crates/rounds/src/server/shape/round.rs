@@ -1,4 +1,4 @@
-//! Guard-first: the handler is called again for each round, and looks at what it was given.
+//! Guard-first handlers: the handler is called again for each round, and checks which answers it was given.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -21,10 +21,11 @@ use crate::{
     shared::{check::InvalidAnswer, order},
 };
 
-/// One round, in the hands of a handler that is called again for each.
+/// One round of a handler that is called again for each round.
 ///
-/// It is for flows that have to survive a restart or to go on at any instance; [`Ask`](crate::Ask) is easier to write.
-/// Take it as an argument of a `#[tool]` method, look at what was [`given`](Self::given), and ask for what is missing:
+/// It is for flows that have to survive a restart or to continue on any instance; [`Ask`](crate::Ask) is easier to
+/// write. Take it as an argument of a `#[tool]` method, check what was [`given`](Self::given), and ask for what is
+/// missing:
 ///
 /// ```
 /// use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, schemars, tool, tool_router};
@@ -63,41 +64,41 @@ use crate::{
 /// }
 /// ```
 ///
-/// In a `#[prompt]` method it is a `Round<PromptResponse>`, with [`PromptResponse`](crate::prompt::PromptResponse) for what the
-/// method returns. In a resource it is a `Round<ReadResourceResponse>`, taken out of the request context with
-/// [`from_context`](Self::from_context).
+/// In a `#[prompt]` method it is a `Round<PromptResponse>`, and the method returns a
+/// [`PromptResponse`](crate::prompt::PromptResponse). In a resource it is a `Round<ReadResourceResponse>`, taken from
+/// the request context with [`from_context`](Self::from_context).
 ///
 /// # What runs again
 ///
-/// Everything: the whole handler, on every leg. What stands above the question therefore happens once for each leg,
-/// so keep it free of effects, put effects after the last question, or wrap them in [`once`](Self::once).
+/// The whole handler, on every leg. Code above the question therefore runs once for each leg: keep it free of effects,
+/// put effects after the last question, or wrap them in [`once`](Self::once).
 ///
-/// # What holds
+/// # Guarantees
 ///
 /// The answers and the state in a round were sealed by this server for this request: same principal, same target, same
-/// arguments. The same answers get the same reply without another run; other answers to a round that was answered are
-/// refused. Only answers that came with no state at all are taken as they are: [`solicited`](Self::solicited) tells.
+/// arguments. The same answers get the same reply without another run. Other answers to a round that was answered are
+/// refused. Only answers that came without a state are not verified: [`solicited`](Self::solicited) is false for them.
 pub struct Round<R = CallToolResponse> {
     view: Arc<View>,
     response: PhantomData<fn() -> R>,
 }
 
-/// What was given for one question.
+/// The answer to one question.
 ///
-/// Five cases and not an `Option`, because "declined" and "not asked yet" call for different things: a handler that
-/// cannot tell them apart asks a person who said no again and again.
+/// It has five cases and is not an `Option`, because a handler has to treat "declined" and "not asked yet" differently:
+/// one that cannot distinguish them asks a user who declined again and again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "handlers match on all five")]
 pub enum Given<T> {
-    /// The person agreed, and this is what they said. It fits the schema.
+    /// The user accepted, with this value. It matches the schema.
     Accepted(T),
-    /// The person said no.
+    /// The user declined.
     Declined,
-    /// The person dismissed the question without a choice.
+    /// The user dismissed the question without a choice.
     Cancelled,
     /// There is no answer: the question was not asked yet, or the client left it out.
     Missing,
-    /// There is an answer, and it does not fit what was asked for.
+    /// There is an answer that does not match what was asked for.
     Invalid(InvalidAnswer),
 }
 
@@ -106,22 +107,23 @@ impl<R: From<InputRequiredResult>> Round<R> {
     ///
     /// # Errors
     ///
-    /// [`FlowError::NotWrapped`] in a server that nobody wrapped in [`Rounds`](crate::Rounds).
+    /// [`FlowError::NotWrapped`] if the server is not wrapped in [`Rounds`](crate::Rounds).
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
         Ok(Self { view: View::take(context, "Round")?, response: PhantomData })
     }
 
-    /// What was given for the form asked under this key, in this round or an earlier one.
+    /// The answer to the form that was asked under this key, in this round or an earlier one.
     pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
         self.read(key, QuestionKind::Form, |content| read_form(key, content))
     }
 
-    /// Whether the person agreed to visit the page asked under this key. That they agreed does not mean that they did.
+    /// Whether the user agreed to visit the page that was asked under this key. It does not mean that they completed
+    /// it.
     pub fn given_url(&self, key: &str) -> Given<()> {
         self.read(key, QuestionKind::Url, |_| Ok(()))
     }
 
-    /// What the client's model said to the request asked under this key.
+    /// The response of the client's model to the request that was asked under this key.
     #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
@@ -154,8 +156,8 @@ impl<R: From<InputRequiredResult>> Round<R> {
         }
     }
 
-    /// Runs an effect once in this flow, however often the handler runs: later legs, retries of a leg, and legs that go back
-    /// to an older token get the value it had.
+    /// Runs an effect once in this flow, however often the handler runs. Later legs, retries of a leg, and legs that go
+    /// back to an older token return the recorded value.
     ///
     /// ```
     /// # use rounds::{FlowError, Round};
@@ -168,22 +170,28 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// # let _: usize = number; Ok(()) }
     /// ```
     ///
-    /// The value is kept as JSON, in the sealed state and in the ledger. An effect that has begun comes to its end, also when
-    /// its handler is dropped, for as long as a [flow may take](crate::RoundsBuilder::flow_deadline); what stands after it does
-    /// not begin then. Two windows remain. A process that dies between the
-    /// effect and its record runs it again: pass [`once_key`](Self::once_key) along, and whoever has the effect can tell.
-    /// And the first leg of a flow has no name yet that a client could retry: a call that is sent again is another flow.
+    /// The value is recorded as JSON, in the sealed state and in the ledger. An effect that has begun runs to its end,
+    /// even if its handler is dropped, for as long as a [flow may take](crate::RoundsBuilder::flow_deadline). The code
+    /// after it does not run then.
+    ///
+    /// Two windows remain. If a process dies between the effect and its record, the effect runs again: pass
+    /// [`once_key`](Self::once_key) to the service that performs the effect, so that it can detect the repetition. And
+    /// the first leg of a flow has no id that a client could retry with: a call that is sent again is another flow.
     ///
     /// # Errors
     ///
-    /// [`FlowError::DuplicateEffect`] for a name that this run has used; [`FlowError::TooManyEffects`] and
-    /// [`FlowError::StateTooLarge`] when there is no room, before the effect runs; [`FlowError::EffectLost`] when its value is
-    /// larger than [`Limits::effect_bytes`](crate::Limits::once_bytes), or than the room that others left that ran at the same time, or no
-    /// longer kept, or when the first leg, or an earlier run for a legacy client, has left it to a task that is not through with it;
-    /// [`FlowError::State`] when it has run and its
-    /// value cannot be written as JSON, which is `EffectLost` from then on; [`FlowError::StateUnreadable`] when a value was kept as
-    /// another type; [`FlowError::Retry`] when the ledger is away or has no room, before the effect runs, or another leg is at the effect for too long;
-    /// [`FlowError::FlowEnded`] in a task that outlives its handler.
+    /// - [`FlowError::DuplicateEffect`] if this run has used the name already.
+    /// - [`FlowError::TooManyEffects`] and [`FlowError::StateTooLarge`], before the effect runs, if its value could not
+    ///   be recorded.
+    /// - [`FlowError::EffectLost`] if its value is larger than [`Limits::effect_bytes`](crate::Limits::effect_bytes),
+    ///   or than the space left by effects that ran at the same time; if its value is no longer kept; or if the first
+    ///   leg, or an earlier run for a legacy client, left it to a task that has not finished.
+    /// - [`FlowError::State`] if it has run and its value cannot be written as JSON. Later calls fail with
+    ///   `EffectLost`.
+    /// - [`FlowError::StateUnreadable`] if the value was recorded as another type.
+    /// - [`FlowError::Retry`], before the effect runs, if the ledger is unavailable or full, or if another leg runs the
+    ///   effect for too long.
+    /// - [`FlowError::FlowEnded`] in a task that outlives its handler.
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -192,9 +200,10 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail. A failure that the handler goes on from is kept like a value: when the
-    /// handler runs again, the first call under a name gives what the first attempt came to, the second call what the second
-    /// attempt came to, and so on. A call beyond those is another attempt, with the same [key](Self::once_key):
+    /// Runs an effect that may fail, as [`once`](Self::once) does. A failure that the handler continues after is
+    /// recorded like a value: when the handler runs again, the first call with a name returns the outcome of the first
+    /// attempt, the second call that of the second attempt, and so on. A call beyond those is another attempt, with the
+    /// same [key](Self::once_key):
     ///
     /// ```
     /// # use rmcp::model::CallToolResponse;
@@ -213,13 +222,13 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// # Ok(text(receipt)) }
     /// ```
     ///
-    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be kept. After any other error, after one that is
-    /// larger than a value may be, and after an attempt that was dropped before it ended, as by a timeout around it, the handler
-    /// may end but not ask: that fails with [`FlowError::Unrecorded`].
+    /// [`FlowError::Failed`], [`FlowError::Retry`] and [`FlowError::Protocol`] can be recorded. After any other error,
+    /// after one that is larger than a value may be, and after an attempt that was dropped before it ended, as by a
+    /// timeout around it, the handler may return but not ask: a question fails with [`FlowError::Unrecorded`].
     ///
     /// # Errors
     ///
-    /// The effect's own, and those of [`once`](Self::once).
+    /// The effect's own errors, and those of [`once`](Self::once).
     pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
         &self,
         name: &str,
@@ -228,69 +237,69 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.view.once(name, effect).await
     }
 
-    /// The idempotency key of an effect: the same whenever it is tried in this flow, and in no other.
+    /// The idempotency key of an effect: the same for every attempt in this flow, and different in every other flow.
     pub fn once_key(&self, name: &str) -> String {
         format!("{:?}", Digest::of_effect(self.view.round.flow, name))
     }
 
-    /// Ends the leg with one form. Short for [`asks`](Self::asks)`().form(key, message).send()`.
+    /// Ends the leg with one form. Short for [`questions`](Self::questions)`().form(key, message).send()`.
     ///
     /// # Errors
     ///
-    /// As [`Asks::send`].
+    /// The errors of [`Questions::send`].
     pub fn ask_form<T: FormType>(&self, key: &str, message: impl Into<String>) -> Result<R, FlowError> {
         self.questions().form::<T>(key, message).send()
     }
 
-    /// Ends the leg with one page to visit. Short for [`asks`](Self::asks)`().url(key, message, url).send()`.
+    /// Ends the leg with one page to visit. Short for [`questions`](Self::questions)`().url(key, message, url).send()`.
     ///
     /// # Errors
     ///
-    /// As [`Asks::send`].
+    /// The errors of [`Questions::send`].
     pub fn ask_url(&self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Result<R, FlowError> {
         self.questions().url(key, message, url).send()
     }
 
-    /// Ends the leg with several questions, or with a state to keep, or both.
+    /// Starts a round with several questions, with a state to keep, or with both.
     pub fn questions(&self) -> Questions<R> {
         Questions { requests: Ok(InputRequests::new()), keys: Vec::new(), state: None, round: self.clone() }
     }
 
-    /// The state that the handler kept with [`Asks::state`], if it kept one in the last round.
+    /// The state that the handler kept with [`Questions::state`], if it kept one in the last round.
     ///
     /// # Errors
     ///
-    /// [`FlowError::StateUnreadable`] when it was kept as another type, as by a version before this one. On the wire that
-    /// is the frozen error, and the flow has to be started again.
+    /// [`FlowError::StateUnreadable`] if it was kept as another type, for example by an earlier version of the handler.
+    /// On the wire that is the frozen error, and the flow has to be started again.
     pub fn state<T: DeserializeOwned>(&self) -> Result<Option<T>, FlowError> {
         let kept = self.view.state.as_deref();
         kept.map(serde_json::from_str).transpose().map_err(FlowError::StateUnreadable)
     }
 
-    /// Whether the answers were asked for. False on a first leg, also on one that brings answers along uninvited: those can
-    /// be read, but nobody vouches for the question.
+    /// Whether the answers are to questions of this server. False on a first leg, even if it has answers: a handler can
+    /// read those, but it is not known what the user was asked.
     pub fn solicited(&self) -> bool {
         self.view.solicited
     }
 
-    /// How many rounds this flow has had: zero on the first leg.
+    /// The number of rounds that this flow has had: zero on the first leg.
     pub fn number(&self) -> u32 {
         self.view.round.number
     }
 
-    /// The name of the flow, the same on all of its legs.
+    /// The id of the flow, the same on all of its legs.
     pub fn flow(&self) -> FlowId {
         self.view.round.flow
     }
 
-    /// Which protocol the client speaks. One of the legacy era cannot be asked with a `Round`, unless the server was told to
-    /// [push](crate::Legacy::Push): name a default, end the call, or ask it with an [`Ask`](crate::Ask).
+    /// The protocol era of the client. A client of the legacy era cannot be asked with a `Round`, unless the server is
+    /// configured to [push](crate::Legacy::Push): use a default, end the call, or ask with an [`Ask`](crate::Ask).
     pub fn era(&self) -> Era {
         self.view.peer.era
     }
 
-    /// Whether the client can be asked with a form. False for one of the legacy era, as are those below, unless the server was
-    /// told to [push](crate::Legacy::Push).
+    /// Whether the client can be asked with a form. For a client of the legacy era this and the methods below are
+    /// false, unless the server is configured to [push](crate::Legacy::Push).
     pub fn can_form(&self) -> bool {
         self.can(QuestionKind::Form)
     }
@@ -338,21 +347,21 @@ impl<R> std::fmt::Debug for Round<R> {
     }
 }
 
-/// The questions that end a leg, and the state to keep until they are answered. Made by [`Round::asks`].
-#[must_use = "nothing is asked until it is sent and returned"]
+/// The questions that end a leg, and the state to keep until they are answered. Made by [`Round::questions`].
+#[must_use = "the questions are asked only if `send` is called and its result is returned"]
 #[derive(Debug)]
 pub struct Questions<R> {
-    /// The first mistake is kept and reported by `send`.
+    /// The first mistake is kept here and returned by `send`.
     requests: Result<InputRequests, FlowError>,
-    /// Their keys, in the order of asking.
+    /// The keys of the requests, in the order of asking.
     keys: Vec<String>,
     state: Option<String>,
     round: Round<R>,
 }
 
 impl<R: From<InputRequiredResult>> Questions<R> {
-    /// Asks for a `T` with a form. A struct becomes a form with its fields; anything else a form with one field, named
-    /// after the key. When the last answer did not fit, the message says what was wrong with it.
+    /// Asks for a `T` with a form. A struct becomes a form with its fields. Any other type becomes a form with one
+    /// field, named after the key. If the last answer was not valid, the message says why.
     pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
         let message = match (message.into(), self.round.given::<T>(key)) {
             (message, Given::Invalid(problem)) => problem.noted(&message),
@@ -361,9 +370,10 @@ impl<R: From<InputRequiredResult>> Questions<R> {
         self.with(key, || Ok(Form::of::<T>(key)?.params(message)))
     }
 
-    /// Asks the person to visit a page, such as one for signing in: the right place for secrets, which no form may ask for.
+    /// Asks the user to visit a page, such as one for signing in. Ask for secrets this way, because no form may ask for
+    /// them.
     pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
-        // Retired in 2026-07-28, and still wanted by clients that read older messages.
+        // Retired in 2026-07-28, but clients that read older messages still require it.
         let elicitation_id = format!("{}-{key}", self.round.flow());
         self.with(key, || {
             Ok(ElicitRequestParams::UrlElicitationParams {
@@ -389,8 +399,8 @@ impl<R: From<InputRequiredResult>> Questions<R> {
         self.with_request(key, || Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default())))
     }
 
-    /// Keeps a state until the next leg, where [`Round::state`] gives it back. It is sealed: the client cannot read or
-    /// change it. What was kept in an earlier round is not kept on by itself.
+    /// Keeps a state until the next leg, where [`Round::state`] returns it. It is sealed: the client can neither read
+    /// nor change it. A state of an earlier round is not kept unless the handler sets it again.
     pub fn state<T: Serialize>(mut self, state: &T) -> Self {
         match serde_json::to_string(state) {
             Ok(state) => self.state = Some(state),
@@ -399,14 +409,14 @@ impl<R: From<InputRequiredResult>> Questions<R> {
         self
     }
 
-    /// Ends the leg: return what it gives.
+    /// Ends the leg: return its result from the handler.
     ///
     /// # Errors
     ///
-    /// [`FlowError::FormType`] when a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
-    /// [`FlowError::NothingAsked`], [`FlowError::State`] when the state cannot be written, and [`FlowError::Unrecorded`] when the next
-    /// run could not know how an effect of this one ended. What the client cannot answer, what is too much and what is too large
-    /// is found after the handler has returned.
+    /// [`FlowError::FormType`] if a type cannot be asked for with a form, [`FlowError::DuplicateKey`],
+    /// [`FlowError::NothingAsked`], [`FlowError::State`] if the state cannot be written, and [`FlowError::Unrecorded`]
+    /// if the next run could not know how an effect of this run ended. Capabilities that the client lacks and exceeded
+    /// limits are detected after the handler has returned.
     pub fn send(self) -> Result<R, FlowError> {
         let requests = self.requests?;
         if requests.is_empty() && self.state.is_none() {

@@ -1,4 +1,4 @@
-//! Steps: named questions one after the other, and a finish that nothing reaches before all are in.
+//! Steps: named questions in sequence, and a finish that runs only after all of them have their values.
 
 use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 
@@ -34,24 +34,24 @@ pub struct Steps<S, P, C = ()> {
     refused: Option<Rule<S, P>>,
 }
 
-/// Goes through the steps, and gives what they came to.
+/// Runs the steps and returns their values.
 type Run<S, P, C> = Arc<dyn Fn(Step<S, P>) -> BoxFuture<'static, Result<C, Halt>> + Send + Sync>;
 
-/// How a call ends when a step is refused.
+/// How a call ends when the user refuses a step.
 type Rule<S, P> =
     Arc<dyn Fn(Step<S, P>, String, Refused) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync>;
 
-/// How a person refused a step.
+/// How a user refused a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "rules match on both")]
 pub enum Refused {
-    /// They said no.
+    /// The user declined.
     Declined,
-    /// They dismissed the question without a choice.
+    /// The user dismissed the question without a choice.
     Cancelled,
 }
 
-/// Why the finish is not reached in this leg.
+/// Why this leg does not reach the finish.
 enum Halt {
     Asks(InputRequiredResult),
     Refused { step: String, question: String, how: Refused },
@@ -69,7 +69,7 @@ where
     S: Send + Sync + 'static,
     P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
 {
-    /// A tool of this name, with no step yet. The arguments of the call are a `P`.
+    /// Starts a tool with this name and no step yet. The arguments of the call are a `P`.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let run: Run<S, P, ()> = Arc::new(|_| Box::pin(std::future::ready(Ok(()))));
         Self { name: name.into(), description: description.into(), names: vec![], run, refused: None }
@@ -82,10 +82,11 @@ where
     P: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     C: Clone + Send + Sync + 'static,
 {
-    /// Adds a step that comes to a `T`. It is given what the steps before it came to, and asks, or gives the value at once.
+    /// Adds a step with a value of type `T`. The step gets the values of the steps before it, and returns a question or
+    /// the value itself.
     ///
-    /// It may look things up, and is to have no effects: it runs when the flow first comes to it, and once more for every answer
-    /// that does not fit, is missing or is a refusal. With its value in, it does not run again.
+    /// A step may look things up and must have no effects. It runs when the flow first reaches it, and again after
+    /// every answer that is not valid, is missing or is a refusal. Once its value is known, it does not run again.
     pub fn step<T, F, Fut>(self, name: impl Into<String>, step: F) -> Steps<S, P, C::Output>
     where
         T: StepValue,
@@ -99,16 +100,17 @@ where
             async move {
                 let pose = || async { step(at.clone(), so_far.clone()).await.map(Some) };
                 let value = at.value::<T, _>(&name, pose).await?;
-                // One that always asks is never skipped; only a name that was a `maybe` before a deploy can come to this.
-                let value =
-                    value.ok_or(FlowError::failed("this step was skipped by an earlier version of the tool"))?;
+                // Unreachable unless the step was a `maybe` before a deploy: a step that always asks is never skipped.
+                let value = value.ok_or(FlowError::failed(
+                    "an earlier version of this tool skipped the step: start the call again",
+                ))?;
                 Ok(so_far.append(value))
             }
         })
     }
 
-    /// Adds a step that may be skipped because of what came before: it comes to an `Option<T>`, and to `None` when it gives no
-    /// question.
+    /// Adds a step that may be skipped because of earlier values. Its value is an `Option<T>`, and `None` if it returns
+    /// no question.
     pub fn maybe<T, F, Fut>(self, name: impl Into<String>, step: F) -> Steps<S, P, C::Output>
     where
         T: StepValue,
@@ -148,8 +150,9 @@ where
         Steps { name: self.name, description: self.description, names: self.names, run, refused: self.refused }
     }
 
-    /// Says how the call ends when a person declines or dismisses a step: the rule is given the step's name. It runs in the last leg,
-    /// as the finish does, and may have effects as that. Without one the call ends with a tool error in words.
+    /// Sets the rule that ends the call when the user declines or dismisses a step. The rule gets the step's name. It
+    /// runs in the last leg, as the finish does, and may have effects too. Without a rule, the call ends with a tool
+    /// error.
     pub fn refused<R, F, Fut>(mut self, rule: F) -> Self
     where
         R: IntoCallToolResult + Send + 'static,
@@ -163,8 +166,10 @@ where
         self
     }
 
-    /// What the call comes to when all values are in. It runs in the last leg only, so this is the place for effects; a leg that
-    /// fails on the server's side is run again, so wrap what must not happen twice in a [`once`](Step::once).
+    /// Sets the finish, which runs after all values are known and returns the result of the call.
+    ///
+    /// It runs in the last leg only, so effects belong here. A leg that fails on the server's side runs again, so wrap
+    /// what must not happen twice in a [`once`](Step::once).
     pub fn finish<R, F, Fut>(self, finish: F) -> Finished<S>
     where
         C: Collected,
@@ -233,11 +238,11 @@ impl<S, F> Call<S> for F where
 }
 
 impl<S: Send + Sync + 'static> Finished<S> {
-    /// The tool, as an ordinary route of rmcp.
+    /// Builds the tool, as an ordinary route of rmcp.
     ///
     /// # Errors
     ///
-    /// [`StepsError`] when two steps have the same name, or the arguments are no struct.
+    /// [`StepsError`] if two steps have the same name, or if the arguments are not a struct.
     pub fn build(self) -> Result<ToolRoute<S>, StepsError> {
         let mut seen = BTreeSet::new();
         if let Some(name) = self.names.iter().find(|name| !seen.insert(name.as_str())) {
@@ -249,29 +254,29 @@ impl<S: Send + Sync + 'static> Finished<S> {
     }
 }
 
-/// Why steps make no tool.
+/// Why steps cannot become a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepsError {
     /// Two steps have the same name.
     #[error("two steps of `{tool}` are named `{step}`: give each its own name")]
     DuplicateStep {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The name.
+        /// The name of the steps.
         step: String,
     },
-    /// The arguments' type is not a struct.
-    #[error("the arguments of `{tool}`: {why}")]
+    /// The type of the arguments is not a struct.
+    #[error("the arguments of `{tool}` must be a struct: {why}")]
     Arguments {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// What rmcp says of them.
+        /// rmcp's description of the problem.
         why: String,
     },
 }
 
-/// What a step sees, and the finish: the server, the arguments, and the flow.
+/// The context of a step or of the finish: the server, the arguments, and the flow.
 pub struct Step<S, P> {
     view: Arc<View>,
     server: Arc<S>,
@@ -289,13 +294,13 @@ impl<S, P> Step<S, P> {
         &self.arguments
     }
 
-    /// Which protocol the client speaks. One of the legacy era cannot be asked, unless the server was told to
+    /// The protocol era of the client. A client of the legacy era cannot be asked, unless the server is configured to
     /// [push](crate::Legacy::Push).
     pub fn era(&self) -> Era {
         self.view.peer.era
     }
 
-    /// The name of the flow, the same on all of its legs.
+    /// The id of the flow, the same on all of its legs.
     pub fn flow(&self) -> FlowId {
         self.view.round.flow
     }
@@ -304,7 +309,7 @@ impl<S, P> Step<S, P> {
     ///
     /// # Errors
     ///
-    /// As [`Round::once`](crate::Round::once).
+    /// The errors of [`Round::once`](crate::Round::once).
     pub async fn once<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
@@ -313,13 +318,13 @@ impl<S, P> Step<S, P> {
         self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
-    /// As [`once`](Self::once), for an effect that may fail, as [`Round::try_once`](crate::Round::try_once) does. What failed in a step
-    /// fails in the same way when that step runs again. Once the step has its value, the next call under the same name, in a
+    /// Runs an effect that may fail, as [`Round::try_once`](crate::Round::try_once) does. A failure in a step is
+    /// returned again when that step runs again. Once the step has its value, the next call with the same name, in a
     /// later step or in the finish, is another attempt.
     ///
     /// # Errors
     ///
-    /// The effect's own, and those of [`once`](Self::once).
+    /// The effect's own errors, and those of [`once`](Self::once).
     pub async fn try_once<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
         &self,
         name: &str,
@@ -328,12 +333,12 @@ impl<S, P> Step<S, P> {
         self.view.once(name, effect).await
     }
 
-    /// The idempotency key of an effect: the same whenever it is tried in this flow, and in no other.
+    /// The idempotency key of an effect: the same for every attempt in this flow, and different in every other flow.
     pub fn once_key(&self, name: &str) -> String {
         format!("{:?}", Digest::of_effect(self.view.round.flow, name))
     }
 
-    /// What a step comes to: what it came to before, what was answered, or what it gives at once; otherwise it asks.
+    /// The value of a step: the recorded one, the answer, or the one that the step returns; otherwise the step asks.
     async fn value<T: StepValue, Fut>(&self, name: &str, pose: impl Fn() -> Fut) -> Result<Option<T>, Halt>
     where
         Fut: Future<Output = Result<Option<DeclaredQuestion<T>>, FlowError>>,
@@ -344,7 +349,7 @@ impl<S, P> Step<S, P> {
         };
         if let Some(json) = known {
             self.view.frame.onces.pass_step(name);
-            // A list of one or none, so that a value whose JSON is `null` is not taken for a step that was skipped.
+            // The record is a list of at most one value, because `null` alone could be a value or a skipped step.
             let mut kept: Vec<T> = serde_json::from_str(&json).map_err(FlowError::StateUnreadable)?;
             return Ok(kept.pop());
         }
@@ -360,7 +365,8 @@ impl<S, P> Step<S, P> {
             _ => None,
         };
         if let Some(how) = refused {
-            // What was asked is only to be named: a no is a no, also where the step comes to something else by now, or fails.
+            // The step runs only to learn the question's message. A refusal ends the call, even if the step now fails
+            // or would ask something else.
             let posed = self.in_step(name, pose()).await.ok().flatten();
             let question = posed.as_ref().and_then(DeclaredQuestion::message).unwrap_or(name).to_owned();
             return Err(Halt::Refused { step: name.to_owned(), question, how });
@@ -382,7 +388,8 @@ impl<S, P> Step<S, P> {
         Ok(value)
     }
 
-    /// Runs a step. What fails in it is behind the flow as soon as the step has its value, and is not met by what comes after it.
+    /// Runs a step. Its failed effects are recorded for the step: once the step has its value, later calls do not
+    /// return them.
     async fn in_step<T>(&self, name: &str, step: impl Future<Output = T>) -> T {
         let onces = &self.view.frame.onces;
         onces.enter_step(Some(name));
@@ -419,16 +426,16 @@ impl<S> std::fmt::Debug for Finished<S> {
     }
 }
 
-/// What a step may come to: whatever a form can ask for and the state can carry.
+/// A value that a step can have: a form can ask for it, and the state can carry it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be what a step comes to",
+    message = "`{Self}` cannot be the value of a step",
     note = "it needs `Clone`, `serde::Serialize`, `serde::Deserialize` and `schemars::JsonSchema`, and may not borrow"
 )]
 pub trait StepValue: FormType + Serialize + Clone + Sync {}
 
 impl<T: FormType + Serialize + Clone + Sync> StepValue for T {}
 
-/// A tuple that takes one more value at its end. There is one for up to seven values, so that there are up to eight steps.
+/// A tuple that can be extended by one value. Implemented for up to seven values, so a tool can have up to eight steps.
 pub trait Append<T> {
     /// The longer tuple.
     type Output: Clone + Send + Sync + 'static;
