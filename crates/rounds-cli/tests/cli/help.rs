@@ -39,7 +39,7 @@ async fn an_argument_that_makes_no_sense_is_told_what_would() {
 #[tokio::test]
 async fn a_lifetime_of_nothing_is_refused() {
     let ended = run(&["serve", "--stdio", "--round-ttl", "0s"]).await;
-    ended.failed("the round lifetime is zero: no question could ever be answered");
+    ended.failed("the round lifetime is zero, so no question could ever be answered: set it above zero");
 }
 
 #[tokio::test]

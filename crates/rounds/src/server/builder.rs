@@ -53,8 +53,9 @@ pub struct RoundsBuilder<H> {
 }
 
 impl<H: ServerHandler> RoundsBuilder<H> {
-    /// Makes a handler for each session of a legacy client. What a handler keeps in `self`, such as credentials or approvals, is then not visible
-    /// in another session. Modern clients have no sessions: their requests meet the handler that the builder was given.
+    /// Makes a handler for each session of a legacy client. What a handler keeps in `self`, such as credentials or
+    /// approvals, is then not visible in another session. Modern clients have no sessions: their requests use the
+    /// handler that the builder was given.
     ///
     /// ```
     /// use std::sync::Mutex;
@@ -71,66 +72,74 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// # Ok::<(), rounds::BuildError>(())
     /// ```
     ///
-    /// [`Rounds::streamable_http`] and the crate `rounds-http` give each session its handler. Where you write rmcp's factory by hand, clone the server
-    /// there: a clone makes a handler for the legacy client that it serves.
+    /// [`Rounds::streamable_http`] and the crate `rounds-http` give each session its handler. If you write rmcp's
+    /// factory by hand, clone the server there: a clone makes a handler for the legacy client that it serves.
     ///
     /// ```text
     /// StreamableHttpService::new(move || Ok(server.clone()), sessions, config);                // right
     /// StreamableHttpService::new(|| Ok(Rounds::new(Bank::default())), sessions, config);       // wrong: no answer can be opened
     /// ```
     ///
-    /// The second one is the mistake to avoid. rmcp calls its factory for every request of a modern client, so each request gets keys of its own, and the
-    /// request that brings the answer cannot open the state that the first request sealed.
+    /// The second line is the mistake to avoid. rmcp calls its factory for every request of a modern client, so each
+    /// request gets keys of its own, and the request that brings the answer cannot open the state that the first
+    /// request sealed.
     pub fn per_session(mut self, factory: impl Fn() -> H + Send + Sync + 'static) -> Self {
         self.handlers = self.handlers.made_by(factory, false);
         self
     }
 
-    /// Makes a handler for each session of a legacy client and for each flow of a modern one. No two calls of modern clients see the same `self`.
+    /// Makes a handler for each session of a legacy client and for each flow of a modern client. No two calls of modern
+    /// clients share a `self`.
     ///
-    /// A flow with an [`Ask`](crate::Ask) keeps the handler that it began with until it ends. In every other shape the handler runs again with
-    /// each leg, possibly on another instance, and each leg that runs gets a new handler: what has to outlast a question belongs in the arguments, the answers,
-    /// the state or a `once`. Other requests of modern clients, such as `tools/list`, get a new handler too. The handler that the builder was given
-    /// answers what rmcp asks without a request, such as `get_info` and `get_tool`.
+    /// A flow with an [`Ask`](crate::Ask) keeps the handler that it began with until it ends. In every other shape the
+    /// handler runs again with each leg, possibly on another instance, and each leg that runs gets a new handler: keep
+    /// what has to outlast a question in the arguments, the answers, the state or a `once`. Other requests of modern
+    /// clients, such as `tools/list`, get a new handler too. The handler that the builder was given answers what rmcp
+    /// asks without a request, such as `get_info` and `get_tool`.
     pub fn per_flow(mut self, factory: impl Fn() -> H + Send + Sync + 'static) -> Self {
         self.handlers = self.handlers.made_by(factory, true);
         self
     }
 
-    /// Seals with these keys instead of a random one. A ring that others may share needs an [`audience`](Self::audience).
+    /// Seals with these keys instead of a random one. A ring that other services may share needs an
+    /// [`audience`](Self::audience).
     pub fn keys(mut self, keys: KeyRing) -> Self {
         self.keys = Some(keys);
         self
     }
 
-    /// Names the service that these keys seal for, such as `weather-prod`. All instances of one service have the same;
-    /// two services that share keys cannot open each other's tokens.
+    /// Names the service that these keys seal for, such as `weather-prod`. All instances of one service have the same
+    /// audience. Two services that share keys cannot open each other's tokens.
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    /// Says how to tell whose request it is. By default a [`Principal`](crate::Principal) that middleware put into the request.
+    /// Sets how the principal of a request is identified. The default is a [`Principal`](crate::Principal) that
+    /// middleware put into the request.
     ///
-    /// A server that was told so identifies principals; one that was not does from the first request on that has one. Callers without
-    /// one then share at most one half of each of the [limits](Limits) that hold for all callers, and leave the other half to
-    /// principals.
+    /// A server with this setting identifies principals from the start; a server without it, from the first request
+    /// that has one. From then on, callers without a principal share at most one half of each of the [limits](Limits)
+    /// for all callers, and the other half is reserved for principals.
     pub fn principal(mut self, identify: impl Identify) -> Self {
         self.identify = Box::new(identify);
         self.identifies = true;
         self
     }
 
-    /// How long a person has to answer a round: ten minutes by default. A handler that waits for longer is dropped; one whose question was
-    /// pushed gets [`FlowError::NotInTime`](crate::FlowError::NotInTime).
+    /// Sets how long the user has to answer a round: ten minutes by default. A handler that waits longer is dropped. If
+    /// its question was pushed, it gets [`FlowError::NotInTime`](crate::FlowError::NotInTime) instead.
     pub fn round_lifetime(mut self, lifetime: Duration) -> Self {
         self.round_lifetime = lifetime;
         self
     }
 
-    /// How long a flow may take in all, from the first leg, or in the legacy era from the first question: an hour by default. Nothing
-    /// is asked or answered beyond it. A leg that asks nothing any more is not broken off with `Round`, `Steps`, `Asked` and `Durable`; a handler that
-    /// has waited, with an [`Ask`](crate::Ask) or for a client of the legacy era, is dropped when the time is over, but for an effect in a `once`.
+    /// Sets how long a flow may take in all: an hour by default, from the first leg, or in the legacy era from the
+    /// first question.
+    ///
+    /// After the deadline no question is asked and no answer is accepted. With `Round`, `Steps`, `Asked` and `Durable`,
+    /// a leg that asks nothing more is not interrupted. A handler that has waited, with an [`Ask`](crate::Ask) or for a
+    /// client of the legacy era, is dropped at the deadline; an effect in a `once` still runs to its end.
     pub fn flow_deadline(mut self, deadline: Duration) -> Self {
         self.flow_deadline = deadline;
         self
@@ -142,75 +151,80 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Takes the time from this clock. By default the operating system's.
+    /// Takes the time from this clock. The default is the operating system's clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Keeps claims and replies in this ledger. By default a [`MemoryLedger`] of its own; instances of one server share one, such
-    /// as that of the crate `rounds-redis`. All but a `MemoryLedger` get what they keep sealed.
+    /// Keeps claims and replies in this ledger. The default is a [`MemoryLedger`] of the server's own. The instances of
+    /// one server share a ledger, such as that of the crate `rounds-redis`. Every ledger except a `MemoryLedger` gets
+    /// its contents sealed.
     pub fn ledger(mut self, ledger: impl Ledger) -> Self {
         self.ledger = Some(Arc::new(ledger));
         self
     }
 
-    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), as everything that it keeps: the token
-    /// then carries a digest of it. By default it does not, and a flow whose state outgrows [the token limit](Limits::token_bytes) fails.
+    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), sealed; the token then
+    /// carries a digest of it. By default states do not spill, and a flow whose state exceeds [the token
+    /// limit](Limits::token_bytes) fails.
     ///
-    /// What was spilled is kept as long as its round can be answered, and [has a limit](Limits::spill_bytes) of its own. A
-    /// flow that spills goes on where its ledger is, and nowhere else: one that is gone from there, or was changed, ends with
-    /// the frozen error.
+    /// A spilled state is kept as long as its round can be answered, and has [a limit](Limits::spill_bytes) of its own.
+    /// A flow that spills can continue only on instances with the same ledger. If the spilled state was removed or
+    /// changed there, the flow ends with the frozen error.
     pub fn spill(mut self) -> Self {
         self.spill = true;
         self
     }
 
-    /// Lets a leg reach a handler that waits on another instance. Without one, the legs of an [`Ask`](crate::Ask) have to land where
-    /// the first did; all other ways to ask go on anywhere. It needs [`keys`](Self::keys) that the instances share.
+    /// Lets a leg reach a handler that waits on another instance. Without a relay, the legs of an [`Ask`](crate::Ask)
+    /// have to land on the instance of the first leg; the other shapes continue on any instance. It needs
+    /// [`keys`](Self::keys) that the instances share.
     pub fn relay(mut self, relay: impl Relay) -> Self {
         self.relay = Some(Arc::new(relay));
         self
     }
 
-    /// Says what to do when a [`Round`](crate::Round) or [`Steps`](crate::Steps) ask a client of the legacy era. The other ways to
-    /// ask are not concerned: they ask over the live connection.
+    /// Sets how a [`Round`](crate::Round) or [`Steps`](crate::Steps) asks a client of the legacy era. The other shapes
+    /// are not affected: they push questions over the live connection.
     pub fn legacy(mut self, legacy: Legacy) -> Self {
         self.legacy = legacy;
         self
     }
 
-    /// The same for one tool, prompt or resource, in place of what holds for all.
+    /// Sets the same for one tool, prompt or resource, and overrides [`legacy`](Self::legacy).
     ///
-    /// A name that the server turns out not to have is warned of once, in the log: when its tools were listed, or one of them was called, and
-    /// where it has prompts, when these were listed. A name with a colon is taken for the URI of a resource, and not looked for.
+    /// If the server does not have the name, one warning is logged: after its tools were listed or one of them was
+    /// called and, if it has prompts, after these were listed. A name with a colon counts as the URI of a resource, and
+    /// is not checked.
     pub fn legacy_for(mut self, target: impl Into<String>, legacy: Legacy) -> Self {
         self.legacy_for.insert(target.into(), legacy);
         self
     }
 
-    /// Serves modern clients only. `initialize`, by which a legacy client opens its session, is refused on every transport with an error that names the protocol versions that are
-    /// served, and the server keeps no sessions. By default clients of both eras are served.
+    /// Serves modern clients only. `initialize`, with which a legacy client opens its session, is refused on every
+    /// transport with an error that lists the supported protocol versions, and the server keeps no sessions. By default
+    /// clients of both eras are served.
     pub fn modern_only(mut self) -> Self {
         self.modern_only = true;
         self
     }
 
-    /// Adds an observer. The one that writes `tracing` events and spans is always there.
+    /// Adds an observer. The one that writes `tracing` events and spans is always present.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
 
-    /// Whether a round tells the client how long it is good for, as `_meta: {"rounds/expiresInMs": n}` of its result. So does a question
-    /// that has less time than others of its round, in the `_meta` of its own request. They do by default.
+    /// Sets whether a round tells the client when it expires, as `_meta: {"rounds/expiresInMs": n}` of its result. A
+    /// question with less time than others of its round has the same in the `_meta` of its own request. On by default.
     pub fn announce_expiry(mut self, announce: bool) -> Self {
         self.announce_expiry = announce;
         self
     }
 
-    /// Takes flow names and nonces from here instead of the operating system: for tests that compare tokens, and for
-    /// nothing else, as a nonce used twice gives away what was sealed.
+    /// Takes flow ids and nonces from here instead of the operating system. Use it only in tests that compare tokens: a
+    /// nonce that is used twice reveals what was sealed.
     #[cfg(feature = "test")]
     pub fn entropy(mut self, entropy: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
         self.entropy = Box::new(entropy);
@@ -221,13 +235,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] when the parts do not fit together; its message says what to do.
+    /// [`BuildError`] if the settings contradict each other; its message says what to do.
     pub fn build(mut self) -> Result<Rounds<H>, BuildError> {
         let positive = [
             ("round lifetime", !self.round_lifetime.is_zero()),
             ("flow deadline", !self.flow_deadline.is_zero()),
             ("limit of rounds", self.limits.rounds > 0),
-            ("limit of asks", self.limits.questions > 0),
+            ("limit of questions", self.limits.questions > 0),
             ("limit of token bytes", self.limits.token_bytes > 0),
             ("lease", !self.limits.lease.is_zero()),
             (
@@ -304,25 +318,25 @@ impl<H> fmt::Debug for RoundsBuilder<H> {
 pub enum BuildError {
     /// A ring that is not ephemeral has no audience.
     #[error(
-        "keys that others may share need an audience: add `.audience(\"your-service\")`, the same on every instance \
+        "keys that other services may share need an audience: add `.audience(\"your-service\")`, the same on every instance \
          and different from every other service with these keys"
     )]
     NoAudience,
-    /// States are to spill, and the ledger is the default one.
+    /// States should spill, and the ledger is the default one.
     #[error(
-        "states can spill only into a ledger that was chosen for it: add `.ledger(..)`, one that all instances share"
+        "states can spill only into a ledger that was chosen for it: add `.ledger(..)` with a ledger that all instances share"
     )]
     SpillWithoutLedger,
-    /// A relay was given, and keys that no other instance has.
-    #[error("a relay is between instances that share keys: add `.keys(..)` with the ring that all of them have")]
+    /// A relay was set with keys that no other instance has.
+    #[error("a relay needs keys that the instances share: add `.keys(..)` with the ring that all of them have")]
     RelayWithoutKeys,
-    /// A relay was given, and the ledger is the default one, which no other instance sees.
-    #[error("a relay is between instances that share a ledger: add `.ledger(..)` with the one that all of them have")]
+    /// A relay was set with the default ledger, which no other instance can read.
+    #[error("a relay needs a ledger that the instances share: add `.ledger(..)` with the ledger that all of them use")]
     RelayWithoutLedger,
-    /// Something is zero that must not be.
-    #[error("the {what} is zero: no question could ever be answered")]
+    /// A setting is zero that must not be.
+    #[error("the {what} is zero, so no question could ever be answered: set it above zero")]
     Zero {
-        /// What it is.
+        /// The name of the setting.
         what: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! [`Rounds`] as an rmcp handler, which everything passes through.
+//! [`Rounds`] as an rmcp handler: it handles three methods and passes the others on.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         leg::play(&self.core, &self.handlers, request, context)
     }
 
-    /// rmcp takes a request whose state is no string, or whose answers are no map, for one it does not know.
+    /// rmcp decodes a request as a custom one if its state is not a string or its answers are not a map.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -235,7 +235,7 @@ fn is_modern(version: &ProtocolVersion) -> bool {
     Era::of_version(version.as_str()) == Era::Modern
 }
 
-/// What a legacy client gets from a server that is not for it.
+/// The error for a legacy client of a server that serves modern clients only.
 fn no_legacy(requested: ProtocolVersion, supported: &[ProtocolVersion]) -> ErrorData {
     let served = supported.iter().map(ProtocolVersion::as_str).collect::<Vec<_>>().join(", ");
     let mut error = ErrorData::unsupported_protocol_version(requested, supported);
@@ -247,7 +247,7 @@ fn no_legacy(requested: ProtocolVersion, supported: &[ProtocolVersion]) -> Error
     error
 }
 
-/// Whether the first page of a list is wanted.
+/// Whether a request asks for the first page of a list.
 fn is_first(page: Option<&PaginatedRequestParams>) -> bool {
     page.is_none_or(|page| page.cursor.is_none())
 }

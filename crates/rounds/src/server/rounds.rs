@@ -1,4 +1,4 @@
-//! [`Rounds`]: the server around a server.
+//! [`Rounds`]: the server that wraps another server.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,14 @@ use crate::shared::clock::SystemClock;
 
 /// A server whose handlers may ask their user, safely, in the middle of a call.
 ///
-/// It wraps any rmcp [`ServerHandler`] and is one itself, so it goes wherever rmcp takes one. It looks at `tools/call`,
-/// `prompts/get` and `resources/read`; every other method of rmcp 3.8 passes through untouched. [`new`](Self::new) needs no
-/// configuration; [`builder`](Self::builder) has it all.
+/// It wraps any rmcp [`ServerHandler`] and is one itself, so it can be used wherever rmcp accepts one. It handles
+/// `tools/call`, `prompts/get` and `resources/read`; every other method of rmcp 3.8 passes through unchanged.
+/// [`new`](Self::new) needs no configuration; [`builder`](Self::builder) has all settings.
 ///
-/// Clones share everything: keys, ledger, limits, the handler, and the calls that wait. If the server was built with [a
-/// factory](RoundsBuilder::per_session), each clone makes its own handler for the legacy session that it serves, and shares the rest. Where rmcp wants a
-/// factory, build once and clone there, or let [`streamable_http`](Self::streamable_http) do it.
+/// Clones share everything: keys, ledger, limits, the handler, and the waiting calls. If the server was built with [a
+/// factory](RoundsBuilder::per_session), each clone makes its own handler for the legacy session that it serves, and
+/// shares the rest. Where rmcp wants a factory, build once and clone there, or use
+/// [`streamable_http`](Self::streamable_http), which does so.
 ///
 /// ```no_run
 /// use rmcp::{ServerHandler, ServiceExt};
@@ -48,17 +49,17 @@ pub struct Rounds<H> {
 }
 
 impl<H: ServerHandler> Rounds<H> {
-    /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds of
-    /// ten minutes, flows of an hour.
+    /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds
+    /// of ten minutes, flows of an hour.
     ///
     /// # Panics
     ///
-    /// As [`KeyRing::ephemeral`].
+    /// If [`KeyRing::ephemeral`] panics.
     pub fn new(handler: H) -> Self {
-        Self::builder(handler).build().expect("the defaults fit together")
+        Self::builder(handler).build().expect("the default settings do not contradict each other")
     }
 
-    /// Wraps a handler with a configuration.
+    /// Starts the configuration of a server around this handler.
     pub fn builder(handler: H) -> RoundsBuilder<H> {
         RoundsBuilder {
             handlers: Handlers::shared(handler),
@@ -82,13 +83,15 @@ impl<H: ServerHandler> Rounds<H> {
         }
     }
 
-    /// The handler that the server was built with. Handlers that [a factory](RoundsBuilder::per_session) made cannot be reached from here.
+    /// The handler that the server was built with. Handlers that [a factory](RoundsBuilder::per_session) made are not
+    /// available here.
     pub fn handler(&self) -> &H {
         self.handlers.first()
     }
 
-    /// Returns this server with another handler. Keys, ledger, limits and waiting handlers stay the same, so that either server continues the flows of
-    /// the other. Use it in a factory that you write by hand, or for a handler that knows its connection:
+    /// Returns this server with another handler. Keys, ledger, limits and waiting handlers stay the same, so either
+    /// server can continue the flows of the other. Use it in a factory that you write by hand, or for a handler that
+    /// depends on its connection:
     ///
     /// ```no_run
     /// # use rmcp::{ServerHandler, ServiceExt};
@@ -109,26 +112,28 @@ impl<H: ServerHandler> Rounds<H> {
     /// # }
     /// ```
     ///
-    /// The new server uses this handler for every request, also if this one was built with [a factory](RoundsBuilder::per_session). A flow
-    /// that waits with an [`Ask`](crate::Ask) keeps the handler that it began with.
+    /// The new server uses this handler for every request, even if this one was built with [a
+    /// factory](RoundsBuilder::per_session). A flow that waits with an [`Ask`](crate::Ask) keeps the handler that it
+    /// began with.
     pub fn with_handler(&self, handler: H) -> Self {
         Self { handlers: Handlers::shared(handler), core: self.core.clone() }
     }
 
-    /// How many handlers wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs, and those in a call in
-    /// flight whose question was pushed to a client of the legacy era.
+    /// The number of handlers that wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs,
+    /// and those in a call in flight whose question was pushed to a client of the legacy era.
     pub fn waiting_calls(&self) -> usize {
         self.core.frames.count()
     }
 
-    /// How many bytes the [handlers that wait](Self::waiting_calls) take, as they count against [`Limits::frame_bytes`].
+    /// The memory of the [waiting handlers](Self::waiting_calls) in bytes, as it counts against
+    /// [`Limits::frame_bytes`].
     pub fn waiting_bytes(&self) -> usize {
         self.core.frames.bytes()
     }
 
-    /// For how long the oldest of the [handlers](Self::waiting_calls) that are kept between legs has been waiting for its answer; none when none
-    /// is. Those whose question was pushed are in a call in flight, and do not count. It looks at each of them: ask as often as a
-    /// dashboard does, not as often as a request comes.
+    /// How long the oldest of the [handlers](Self::waiting_calls) that are kept between legs has been waiting for its
+    /// answer, or none if no handler is kept. Handlers whose question was pushed are in a call in flight, and do not
+    /// count. The method visits every waiting handler: call it for a dashboard, not for every request.
     pub fn oldest_wait(&self) -> Option<Duration> {
         Some(self.core.now().since(self.core.frames.oldest_wait()?))
     }
@@ -143,12 +148,13 @@ impl<H: ServerHandler> Rounds<H> {
         &self.core
     }
 
-    /// Gives the running server other keys, at once and for all clones. See [`KeyRing`] for rotation.
+    /// Replaces the keys of the running server, at once and for all clones. See [`KeyRing`] for rotation.
     ///
     /// # Errors
     ///
-    /// [`BuildError::NoAudience`] when the server was built without an audience, and so with an ephemeral ring: a shared
-    /// ring needs one. [`BuildError::RelayWithoutKeys`] for an ephemeral ring in a server with a relay, whose other instances do not have it.
+    /// [`BuildError::NoAudience`] if the server was built without an audience, and so with an ephemeral ring: a shared
+    /// ring needs one. [`BuildError::RelayWithoutKeys`] for an ephemeral ring in a server with a relay, because the
+    /// other instances do not have it.
     pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
         if self.core.relay.is_some() && keys.is_ephemeral() {
             return Err(BuildError::RelayWithoutKeys);

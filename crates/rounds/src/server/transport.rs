@@ -10,7 +10,8 @@ use tokio::io::{AsyncWrite, Stdin, Stdout};
 
 use crate::shared::order::in_order;
 
-/// The standard input and output of this process, as rmcp's function of the same name has them, with questions and their fields in order.
+/// The standard input and output of this process, like rmcp's function of the same name, with questions and their
+/// fields in order.
 ///
 /// ```no_run
 /// use rmcp::{ServerHandler, ServiceExt};
@@ -26,27 +27,27 @@ pub fn stdio() -> (Stdin, InOrder<Stdout>) {
     (tokio::io::stdin(), InOrder::new(tokio::io::stdout()))
 }
 
-/// Writes lines of JSON-RPC on to another writer, with the members of questions in the order that they say.
+/// Passes lines of JSON-RPC on to another writer, with the members of questions in their declared order.
 ///
-/// It is for the writing half of whatever rmcp is given as a pair: `server.serve((reader, InOrder::new(writer)))`. A line is held back
-/// until it is whole.
+/// It is for the writing half of any pair that rmcp accepts: `server.serve((reader, InOrder::new(writer)))`. A line is
+/// held back until it is complete.
 #[derive(Debug)]
 pub struct InOrder<W> {
     writer: W,
-    /// A line that is not whole.
+    /// A line that is not complete.
     line: Vec<u8>,
-    /// What is to be written on, and how much of it was.
+    /// A complete line to pass on, and how much of it was written.
     whole: Vec<u8>,
     written: usize,
 }
 
 impl<W: AsyncWrite + Unpin> InOrder<W> {
-    /// In front of this writer.
+    /// Wraps this writer.
     pub const fn new(writer: W) -> Self {
         Self { writer, line: Vec::new(), whole: Vec::new(), written: 0 }
     }
 
-    /// Writes on what is whole.
+    /// Passes on the complete line.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.whole.len() {
             let written = ready!(Pin::new(&mut self.writer).poll_write(cx, &self.whole[self.written..]))?;
@@ -86,7 +87,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for InOrder<W> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(cx))?;
-        // A line without an end is nobody's message, and is not kept back either.
+        // A line without an end is not a message. It is passed on unchanged.
         self.whole = std::mem::take(&mut self.line);
         ready!(self.poll_drain(cx))?;
         Pin::new(&mut self.writer).poll_shutdown(cx)
@@ -102,7 +103,7 @@ mod tests {
     const SAID: &str = r#"{"id":1,"result":{"_meta":{"rounds/order":["b","a"]},"inputRequests":{"a":1,"b":2}}}"#;
     const ORDERED: &str = r#"{"id":1,"result":{"_meta":{"rounds/order":["b","a"]},"inputRequests":{"b":2,"a":1}}}"#;
 
-    /// Takes a few bytes at a time.
+    /// Accepts at most seven bytes at a time.
     struct Narrow(Vec<u8>);
 
     impl AsyncWrite for Narrow {

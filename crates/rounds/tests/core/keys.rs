@@ -80,7 +80,7 @@ async fn the_same_token_is_single_use_across_a_rotation() {
 #[test]
 fn keys_that_others_may_share_need_an_audience() {
     let says = |error: rounds::BuildError| {
-        assert!(error.to_string().contains("keys that others may share need an audience"), "{error}");
+        assert!(error.to_string().contains("keys that other services may share need an audience"), "{error}");
     };
     says(Rounds::builder(shop()).keys(ring(&[OLD])).build().unwrap_err());
     says(Rounds::builder(shop()).keys(ring(&[OLD])).audience("").build().unwrap_err());

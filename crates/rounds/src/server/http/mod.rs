@@ -1,4 +1,4 @@
-//! Serving over streamable HTTP, with one `Rounds` behind every request.
+//! Streamable HTTP, with one `Rounds` behind every request.
 
 pub(crate) mod sessions;
 
@@ -14,17 +14,20 @@ pub use self::sessions::{SessionTransport, Sessions};
 use crate::server::Rounds;
 
 impl<H: ServerHandler> Rounds<H> {
-    /// This server as an HTTP service, to be mounted in axum, hyper or any tower stack.
+    /// Makes an HTTP service of this server, to be mounted in axum, hyper or any tower stack.
     ///
-    /// rmcp calls a factory for every legacy session and for every request of a modern client. The factory here clones, so that every request
-    /// meets the same keys, the same ledger and the same waiting handlers. All requests meet the same handler too, unless the server was built with
-    /// [`per_session`](crate::RoundsBuilder::per_session) or [`per_flow`](crate::RoundsBuilder::per_flow). Legacy sessions live longer than a flow:
-    /// rmcp's default would end them while a person thinks.
+    /// rmcp calls a factory for every legacy session and for every request of a modern client. The factory here clones
+    /// the server, so every request uses the same keys, the same ledger and the same waiting handlers. All requests use
+    /// the same handler too, unless the server was built with [`per_session`](crate::RoundsBuilder::per_session) or
+    /// [`per_flow`](crate::RoundsBuilder::per_flow). Legacy sessions live longer than a flow: rmcp's default would end
+    /// them while the user thinks.
     ///
-    /// Web pages are served that come from one of the configuration's [`allowed_hosts`](StreamableHttpServerConfig::allowed_hosts), at the port that is named there or at
-    /// any, and those of its [`allowed_origins`](StreamableHttpServerConfig::allowed_origins). Pages from elsewhere get a 403. With
-    /// [`disable_allowed_hosts`](StreamableHttpServerConfig::disable_allowed_hosts) the server's own names are not known, and only listed origins are served. Requests
-    /// without an `Origin`, which is every client but a browser, are not concerned. To serve any origin, build rmcp's service by hand.
+    /// Requests of web pages are served if the page comes from one of the configuration's
+    /// [`allowed_hosts`](StreamableHttpServerConfig::allowed_hosts), at the port that is named there or else at any
+    /// port, or from one of its [`allowed_origins`](StreamableHttpServerConfig::allowed_origins). Other pages get a
+    /// 403. With [`disable_allowed_hosts`](StreamableHttpServerConfig::disable_allowed_hosts) the server's own names
+    /// are not known, and only listed origins are served. Requests without an `Origin` header are not affected; only
+    /// browsers send it. To serve any origin, build rmcp's service by hand.
     ///
     /// ```no_run
     /// # async fn serve(server: rounds::Rounds<impl rmcp::ServerHandler>) -> std::io::Result<()> {
@@ -36,12 +39,12 @@ impl<H: ServerHandler> Rounds<H> {
     /// ```
     pub fn streamable_http(&self, config: StreamableHttpServerConfig) -> StreamableHttpService<Self, Sessions> {
         let (server, mut config) = (self.clone(), with_own_origins(config));
-        // Without sessions rmcp would serve legacy clients too, each request by itself.
+        // Without sessions rmcp would serve legacy clients too, each request on its own.
         config.legacy_session_mode |= self.core().modern_only;
         StreamableHttpService::new(move || Ok(server.clone()), Arc::new(self.sessions()), config)
     }
 
-    /// The sessions of this server's legacy clients, for a service of rmcp's that you build by hand:
+    /// The sessions of this server's legacy clients, for a service of rmcp that you build by hand:
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -56,13 +59,15 @@ impl<H: ServerHandler> Rounds<H> {
     /// # let _ = service;
     /// ```
     ///
-    /// [The limits](crate::Limits::with_sessions) are those of the server: all that were made by it and by its clones count together.
+    /// [The limits](crate::Limits::with_sessions) are those of the server: the sessions of the server and of all its
+    /// clones count together.
     pub fn sessions(&self) -> Sessions {
         Sessions::of(self.core())
     }
 }
 
-/// Lets pages in that are from an allowed host. rmcp looks at the list alone, and lets everything in when it is empty.
+/// Allows the origins of the allowed hosts. rmcp checks only the list of origins, and allows every origin if the list
+/// is empty.
 fn with_own_origins(mut config: StreamableHttpServerConfig) -> StreamableHttpServerConfig {
     for host in &config.allowed_hosts {
         let host = host.trim();
@@ -71,7 +76,7 @@ fn with_own_origins(mut config: StreamableHttpServerConfig) -> StreamableHttpSer
         let port = match host.parse::<Authority>().map(|authority| authority.port_u16()) {
             Ok(Some(_)) => "",
             Ok(None) => ":*",
-            // It is no host that a request could have.
+            // A request cannot have such a host.
             Err(_) => continue,
         };
         config.allowed_origins.extend(["http", "https"].map(|scheme| format!("{scheme}://{host}{port}")));

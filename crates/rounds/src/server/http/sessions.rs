@@ -1,4 +1,4 @@
-//! [`Sessions`]: rmcp's sessions in memory, of which there are not more than there may be.
+//! [`Sessions`]: rmcp's sessions in memory, within the limits of a server.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -23,14 +23,16 @@ use crate::server::{
     policy::places::{Evicted, Full, Owner, Places},
 };
 
-/// The sessions of legacy clients over HTTP, in memory, within [the limits](crate::Limits::with_sessions) of a server. Made by
-/// [`Rounds::sessions`](crate::Rounds::sessions), and by [`Rounds::streamable_http`](crate::Rounds::streamable_http).
+/// The sessions of legacy clients over HTTP, in memory, within [the limits](crate::Limits::with_sessions) of a server.
+/// Made by [`Rounds::sessions`](crate::Rounds::sessions), and by
+/// [`Rounds::streamable_http`](crate::Rounds::streamable_http).
 ///
-/// When a session begins for which there is no place, an idle one ends: the one whose client has not been heard of for the longest time. Its client gets a 404
-/// with the next request, which means that it has to open another. A session with a call in flight is not ended. Where none is idle, the new one is refused, with an
-/// error in words.
+/// If a session begins and the limit is reached, the least recently used idle session ends. Its client gets a 404 with
+/// its next request, and has to open another session. A session with a call in flight is not ended. If no session is
+/// idle, the new one is refused with an error that says so.
 ///
-/// A session lives for a minute longer than a flow when its client sends nothing: rmcp's default would end it while a person thinks.
+/// If its client sends nothing, a session lives for a minute longer than a flow: rmcp's default would end it while the
+/// user thinks.
 pub struct Sessions {
     local: Arc<LocalSessionManager>,
     core: Arc<Core>,
@@ -40,12 +42,12 @@ impl Sessions {
     pub(crate) fn of(core: &Arc<Core>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(core.flow_deadline.saturating_add(GRACE));
-        // What is kept of a request that was cancelled nobody comes back for, and there could be any number of them.
+        // No client asks for the cached response of a cancelled request, and there could be any number of them.
         local.session_config.completed_cache_ttl = Duration::ZERO;
         Self { local: Arc::new(local), core: core.clone() }
     }
 
-    /// How many sessions the server has, at all of its mounts.
+    /// The number of sessions of the server, over all of its mounts.
     pub fn count(&self) -> usize {
         self.core.sessions.count()
     }
@@ -59,7 +61,7 @@ impl Sessions {
         SessionTransport { inner: transport, id: id.clone(), places: self.places().clone() }
     }
 
-    /// What becomes of a session whose handler did not ask whether there is a place for it, as it is not a `Rounds`.
+    /// Admits a session whose handler did not do so, because the handler is not a `Rounds`.
     async fn admit_unasked(&self, arrival: &Arrival) -> Result<(), ErrorData> {
         if self.places().is_admitted(&arrival.id) {
             return Ok(());
@@ -68,7 +70,7 @@ impl Sessions {
     }
 }
 
-/// How much longer than a flow a session lives when its client sends nothing.
+/// How much longer than a flow a session lives if its client sends nothing.
 const GRACE: Duration = Duration::from_secs(60);
 
 impl fmt::Debug for Sessions {
@@ -77,10 +79,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-#[expect(
-    refining_impl_trait,
-    reason = "the trait that streams have is of a crate that is not needed for anything else"
-)]
+#[expect(refining_impl_trait, reason = "the `Stream` trait is in a crate that is not needed for anything else")]
 impl SessionManager for Sessions {
     type Error = LocalSessionManagerError;
     type Transport = SessionTransport;
@@ -104,7 +103,7 @@ impl SessionManager for Sessions {
         message.insert_extension(arrival.clone());
         let response = self.local.initialize_session(id, message).await?;
         if !matches!(response, JsonRpcMessage::Response(_)) {
-            // rmcp ends it soon.
+            // rmcp ends the session soon.
             self.places().leave(id);
         } else if let Err(error) = self.admit_unasked(&arrival).await {
             self.close_session(id).await?;
@@ -149,7 +148,7 @@ impl SessionManager for Sessions {
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
             && let Some(request) = &cancelled.params.request_id
         {
-            // Its client does not wait for it any more, and rmcp sends no response to it.
+            // The client no longer waits for the request, and rmcp sends no response to it.
             self.places().end(id, Some(request.clone()));
         }
         self.local.accept_message(id, message).await
@@ -181,7 +180,7 @@ impl SessionManager for Sessions {
     }
 }
 
-/// A request that is on its way to its handler. One that does not get there, as its client is gone, is not in flight.
+/// A request on its way to its handler. If it does not get there, because its client is gone, it is not in flight.
 struct Begun<'a> {
     places: &'a Places,
     id: &'a SessionId,
@@ -189,7 +188,7 @@ struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// None where the session has ended.
+    /// None if the session has ended.
     fn new(places: &'a Places, id: &'a SessionId, request: &RequestId) -> Option<Self> {
         places.begin(id, Some(request.clone())).then(|| Self { places, id, request: Some(request.clone()) })
     }
@@ -207,7 +206,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// What a session's messages go through. It sees which calls are answered.
+/// The transport of a session's messages. It notes which calls are answered.
 pub struct SessionTransport {
     inner: WorkerTransport<LocalSessionWorker>,
     id: SessionId,
@@ -251,16 +250,16 @@ impl Transport<RoleServer> for SessionTransport {
     }
 }
 
-/// A session that begins, as its handler gets to see it.
+/// A session that begins, as an extension of its `initialize` request.
 #[derive(Clone)]
 struct Arrival {
     id: SessionId,
     places: Arc<Places>,
-    /// How many places it takes.
+    /// How many places the session takes.
     takes: usize,
 }
 
-/// Finds a place for the session that this `initialize` opens, if it is one over HTTP.
+/// Finds a place for the session that this `initialize` opens, if it came over HTTP.
 pub(crate) async fn admit(core: &Core, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
     let Some(arrival) = context.extensions.get::<Arrival>() else { return Ok(()) };
     let owner = core.identify(context);
@@ -285,9 +284,9 @@ impl Arrival {
         let identifies_principals = core.identifies_principals();
         let evicted = self.places.admit(&self.id, owner, self.takes, &core.limits, identifies_principals);
         for Evicted { id, home } in evicted.map_err(refused)? {
-            tracing::debug!(target: "rounds", session = &*id, "ended an idle session, to make room for another");
+            tracing::debug!(target: "rounds", session = &*id, "ended an idle session to free its place for another");
             let handle = home.sessions.write().await.remove(&id);
-            // One that is stuck is not waited for.
+            // Spawned, so that a session that does not close does not block this one.
             tokio::spawn(async move {
                 if let Some(handle) = handle {
                     let _ = handle.close().await;
@@ -298,10 +297,10 @@ impl Arrival {
     }
 }
 
-/// What rmcp takes for a session, in bytes (measured), before what its client says of itself.
+/// Memory of a session in rmcp, in bytes (measured), without the parameters of its `initialize`.
 const SESSION: usize = 52 * 1024;
 
-/// What one place in the limit stands for, in bytes: a session of an ordinary client.
+/// Memory that one place of the limit stands for, in bytes: a session of an ordinary client.
 const PLACE: usize = 72 * 1024;
 
 fn refused(full: Full) -> ErrorData {
@@ -310,7 +309,7 @@ fn refused(full: Full) -> ErrorData {
         Full::OfPrincipal { limit } => (" of this principal", limit),
         Full::Anonymous { limit } => (" of callers without a principal", limit),
     };
-    tracing::debug!(target: "rounds", limit, "refused a session: none{of} is idle");
+    tracing::debug!(target: "rounds", limit, "refused a session: no session{of} is idle");
     ErrorData::internal_error(
         format!(
             "too many sessions{of} are open and have calls in flight (limit {limit}): end one and try again, or use \
