@@ -105,7 +105,7 @@ mod tests {
         let refused = shares.has_room(keep(MINE, 1), 101).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the ledger is full: the records of one principal may take 1000 bytes, and there is no room for another"
+            "the ledger is full: the records of one principal may take 1000 bytes, and another record does not fit; try again after some have expired"
         );
         assert!(shares.has_room(keep(MINE, 1), 100).is_ok() && shares.has_room(keep(YOURS, 1), 1000).is_ok());
         assert!(shares.has_room(keep(PrincipalShare::Anonymous, 1), 5001).is_err());

@@ -1,22 +1,23 @@
-//! The life of a claim, as a state machine: what may happen to the right to answer one round of one flow.
+//! The life of a claim, as a state machine: the right to answer one round of one flow.
 //!
 //! `Free → Running { answers, fence, lease } → Done { answers } | Dead`
 //!
-//! It is pure. A ledger keeps one [`Claim`] a round and calls these transitions under its own lock; a ledger that
-//! lives elsewhere implements the same transitions there. [`ledger::suite`](crate::ledger::suite) tells whether it did.
+//! It does no I/O. A ledger keeps one [`Claim`] for each round and calls these transitions under its own lock; a ledger
+//! that lives elsewhere implements the same transitions there. [`ledger::suite`](crate::ledger::suite) checks that it
+//! does.
 
 use crate::{server::seal::Digest, shared::clock::Timestamp};
 
-/// Counts who has run a round: whoever holds a lower fence than the newest has lost it.
+/// Number of the run that holds a claim. An owner whose fence is lower than the newest has lost the claim.
 pub type Fence = u32;
 
-/// What becomes of a round whose owner is gone or gives it up.
+/// What happens to a claim whose owner is lost or gives it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnerLost {
-    /// It can be run again: by a retry, on any instance.
+    /// A retry can run it again, on any instance.
     Free,
-    /// It cannot: what would go on is lost.
+    /// The round cannot be run again, because its handler is lost.
     Dead,
 }
 
@@ -41,28 +42,28 @@ enum State {
     Dead,
 }
 
-/// What a leg that wants to answer a round is told.
+/// The result of a request for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimStep {
-    /// It may run, under this fence.
+    /// The leg may run, with this fence.
     Fresh(Fence),
-    /// The same answers are being worked on: wait.
+    /// A leg with the same answers runs: wait for it.
     Running,
-    /// The same answers were given before: there is, or was, a reply.
+    /// A leg with the same answers was settled: there is, or was, a reply.
     Done,
-    /// Other answers were given, or are being worked on.
+    /// A leg with other answers runs or was settled.
     AnsweredOtherwise,
-    /// The round is over for good.
+    /// The claim has ended for good.
     Dead,
 }
 
 impl Claim {
-    /// A round that was given back, and was last run under this fence.
+    /// A claim that was released, and was last run with this fence.
     pub fn released(fence: Fence) -> Self {
         Self { fence, state: State::Free }
     }
 
-    /// A leg asks for the round.
+    /// Requests the claim for a leg.
     pub fn take(&mut self, answers: Digest, now: Timestamp, lease_until: Timestamp, orphan: OwnerLost) -> ClaimStep {
         match self.state {
             State::Running { lease_until: until, .. } if until <= now && orphan == OwnerLost::Dead => {
@@ -87,7 +88,7 @@ impl Claim {
         ClaimStep::Fresh(self.fence)
     }
 
-    /// The owner says it is still there. False when it no longer is the owner.
+    /// Extends the lease of the owner. False if it is no longer the owner.
     pub fn renew(&mut self, fence: Fence, until: Timestamp) -> bool {
         match &mut self.state {
             State::Running { lease_until, .. } if self.fence == fence => {
@@ -98,7 +99,7 @@ impl Claim {
         }
     }
 
-    /// The owner has a reply. False when it no longer is the owner: then the reply is not to leave.
+    /// Records that the owner has a reply. False if it is no longer the owner: then it must not send the reply.
     pub fn settle(&mut self, fence: Fence) -> bool {
         match self.state {
             State::Running { answers, .. } if self.fence == fence => {
@@ -109,7 +110,7 @@ impl Claim {
         }
     }
 
-    /// The owner gives up.
+    /// Gives up the claim.
     pub fn release(&mut self, fence: Fence, orphan: OwnerLost) {
         if matches!(self.state, State::Running { .. }) && self.fence == fence {
             self.state = match orphan {
@@ -119,12 +120,12 @@ impl Claim {
         }
     }
 
-    /// The fence under which it was last run; zero when it never was.
+    /// The fence of the last run; zero if it never ran.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// The digest of the answers that it is run with, or was settled with.
+    /// The digest of the answers that it runs with or was settled with.
     pub fn answers(&self) -> Option<Digest> {
         match self.state {
             State::Running { answers, .. } | State::Done { answers } => Some(answers),
@@ -132,12 +133,12 @@ impl Claim {
         }
     }
 
-    /// Whether it is over and was not answered.
+    /// Whether it has ended without an answer.
     pub fn is_dead(&self) -> bool {
         self.state == State::Dead
     }
 
-    /// Until when somebody is at work on it.
+    /// The end of the owner's lease, if a leg runs.
     pub fn running_until(&self) -> Option<Timestamp> {
         match self.state {
             State::Running { lease_until, .. } => Some(lease_until),

@@ -1,7 +1,7 @@
-//! The ledger: the store of what was claimed and replied, which makes a token single-use.
+//! The ledger: the store of claims and replies, which makes a token single-use.
 //!
-//! One process needs nothing: [`MemoryLedger`] is the default. A fleet shares one ledger. Whatever implements
-//! [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
+//! A single process needs no setup: [`MemoryLedger`] is the default. The instances of a fleet share one ledger. Every
+//! implementation of [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
 
 mod claim;
 mod memory;
@@ -25,59 +25,62 @@ pub(crate) mod sealed {
     pub struct Sealed;
 }
 
-/// Where claims and replies are kept.
+/// A store of claims and replies.
 ///
-/// Every method is one atomic step of [the life of a claim](Claim). None of them may succeed when it did not happen:
-/// a store that is away is [`LedgerError::Unavailable`], and the leg is answered with an error that asks for a retry.
+/// Every method is one atomic step of [the life of a claim](Claim). A method must not succeed unless its step happened:
+/// if the store is unavailable, it fails with [`LedgerError::Unavailable`], and the leg is answered with an error that
+/// asks for a retry.
 ///
-/// Time comes with each call, so that a ledger needs no clock of its own.
+/// Each call brings the time, so a ledger needs no clock of its own.
 ///
-/// Whatever it is given to keep is sealed under the server's keys, and bound to its place: a ledger reads nothing of what it
-/// keeps, and who can write to its store can forge nothing. Nor are the names its own: the flow's name and the effects' are
-/// digests. Only a [`MemoryLedger`], which lives where the keys do, is given things to keep as they are.
+/// Everything that a ledger is given to keep is sealed under the server's keys and bound to its record: the ledger
+/// cannot read it, and a party that can write to the store cannot forge it. The ids are opaque too: those of flows and
+/// effects are digests. Only a [`MemoryLedger`], which is in the same process as the keys, is given plain values.
 pub trait Ledger: Send + Sync + 'static {
-    /// Whether it is the ledger in memory, which keeps what it is given as it is. Only this crate can name the argument's type, so no other
-    /// ledger can say so, and none that wraps one can pass it on.
+    /// Whether this is the ledger in memory, which keeps plain values. Only this crate can name the argument's type, so no
+    /// other ledger can override the method, and a ledger that wraps another cannot call it.
     #[doc(hidden)]
     fn is_beside_the_keys(&self, _: sealed::Sealed) -> bool {
         false
     }
 
-    /// Records what the first token of a flow could not carry, before the token leaves. It is given to every run of its round. This is
-    /// the only step that a first leg takes: a question whose token carries everything has no record until its answer arrives.
+    /// Records the state that the first token of a flow could not carry, before the token is sent. Every run of its
+    /// round gets it. This is the only step that a first leg takes: if the token carries everything, the round has no
+    /// record until its answer arrives.
     ///
     /// # Errors
     ///
-    /// [`LedgerError::Full`] when it does not fit. The token does not leave then.
+    /// [`LedgerError::Full`] if it does not fit. The token is not sent then.
     fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>>;
 
-    /// A leg wants to answer a round, or to run an effect. One that the ledger does not know is free.
+    /// Claims a round to answer, or an effect to run. A round or effect without a record is free.
     ///
-    /// A claim that is given out reserves all that its record will ever take: [`settle`](Self::settle) fails for lack of room only where it
-    /// brings a spill.
+    /// A claim reserves all the space that its record will ever need: after it, [`settle`](Self::settle) can fail with
+    /// [`LedgerError::Full`] only if it brings a spill.
     ///
     /// # Errors
     ///
-    /// [`LedgerError::Full`] when a new record does not fit. Nothing has run then, and the leg is told to send the same request again. A
-    /// claim that has a record is never refused for lack of room, whatever its state.
-    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
+    /// [`LedgerError::Full`] if a new record does not fit. Nothing has run then, and the client is asked to send the
+    /// same request again. A claim that has a record is never refused for lack of space, whatever its state.
+    fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>>;
 
-    /// The owner is still at work. False when the round was taken over.
+    /// Extends the lease of the owner. False if another leg has taken the claim over.
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
-    /// The owner has a reply, which is kept for equal retries; with none (too large to keep) they are refused. False
-    /// when the round was taken over: then nothing was recorded, and the reply is not to leave.
+    /// Records the reply of the owner, for equal retries. Without a reply (it was too large to keep) such retries are
+    /// refused. False if another leg has taken the claim over: then nothing was recorded, and the owner must not send
+    /// the reply.
     ///
-    /// `spill` is what the token in the reply could not carry. It is recorded in the same step, and in no other case. The
-    /// round's own is no longer needed.
+    /// `spill` is the state that the token in the reply could not carry. It is recorded in the same step or not at all.
+    /// The spilled state of the settled round is no longer needed.
     ///
-    /// `spent` are effects of the same flow that no later leg can ask for: the flow is over, or the token in the reply carries their values.
-    /// A ledger keeps each of them for as long as the round's own record at most; one that still runs it leaves as it is. This is the only
-    /// thing that makes a record go earlier than it was promised.
+    /// `spent` are effects of the same flow that no later leg can ask for: the flow has ended, or the token in the
+    /// reply carries their values. A ledger keeps each of them at most as long as the record of the round, and does not
+    /// change effects that still run. Nothing else shortens the promised lifetime of a record.
     ///
     /// # Errors
     ///
-    /// [`LedgerError::Full`] when the spill does not fit: then nothing was recorded, and the owner gives the claim back.
+    /// [`LedgerError::Full`] if the spill does not fit: then nothing was recorded, and the owner releases the claim.
     fn settle(
         &self,
         id: ClaimId,
@@ -87,12 +90,13 @@ pub trait Ledger: Send + Sync + 'static {
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
-    /// The owner gives up. With `unless_awaited`, and somebody waiting for the reply, nothing happens and the answer
-    /// is true: the owner has to go on for them. With a fence that is not the newest nothing is released either, and the answer is the
-    /// same: with the fence 0, which no run has, the owner asks whether somebody waits.
+    /// Gives up the claim. With `unless_awaited`, nothing is released if another leg waits for the reply, and the
+    /// result is true: the owner has to continue for that leg. If the fence is not the newest one, nothing is released
+    /// either, and the result is the same: with the fence 0, which no run has, the owner learns whether another leg
+    /// waits.
     ///
-    /// One that fails is not repeated by who called it. A ledger that can do it later should, as those who wait for the round
-    /// otherwise wait for the end of its lease, and a handler that waits on another instance may be lost to them.
+    /// The caller does not repeat a release that failed. A ledger should retry it if it can: otherwise legs that wait
+    /// for the round wait until its lease lapses, and a handler that waits on another instance may be lost to them.
     fn release(
         &self,
         id: ClaimId,
@@ -102,94 +106,95 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 }
 
-/// What is claimed, of which flow.
+/// A claim's identity: the flow, and the round or effect in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId {
     /// The flow.
     pub flow: FlowId,
-    /// What of it.
+    /// The round or effect.
     pub what: ClaimKind,
 }
 
-/// What a flow has that only one may have at a time.
+/// The parts of a flow that only one leg may hold at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ClaimKind {
-    /// The right to answer one of its rounds, counted from one. What is kept of it is the reply.
+    /// The right to answer one of its rounds, counted from one. Its record keeps the reply.
     Round(u32),
-    /// The right to run one of its effects, by a digest of its name. What is kept of it is the effect's value.
+    /// The right to run one of its effects, by a digest of the effect's name. Its record keeps the effect's value.
     Once(Digest),
 }
 
 /// How long a record is kept, and whose share of the store it counts against.
 ///
-/// It is kept not for a moment less than until `until`, because forgetting a claim earlier would let its token be used again.
+/// A record must not be removed before `until`, because its token could then be used again.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// The time now.
+    /// The current time.
     pub now: Timestamp,
-    /// When the token that the record guards has expired by every clock of the fleet, and no leg waits for its outcome any
-    /// more: its expiry, a minute, and [the wait limit](crate::Limits::wait).
+    /// The time at which the token that the record guards has expired by every clock of the fleet and no leg waits for
+    /// the outcome: its expiry, plus a minute, plus [the wait limit](crate::Limits::wait).
     pub until: Timestamp,
-    /// The caller's share.
+    /// The share that the record counts against.
     pub share: PrincipalShare,
 }
 
-/// Whose share of a store a record counts against, so that one caller cannot use up what all of them need.
+/// The share of a store that a record counts against, so that one caller cannot use up the space of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum PrincipalShare {
-    /// The server has not told any principals apart: the whole store belongs to its callers together.
+    /// The server does not distinguish principals so far: all callers share the whole store.
     #[default]
     Common,
-    /// The server tells principals apart, and this caller has none. All such callers have one share.
+    /// The server distinguishes principals, and this caller has none. All such callers have one share.
     Anonymous,
-    /// A principal, by a digest that only this server can make: a store does not learn the name, and cannot check a guess.
+    /// A principal, by a digest that only this server can compute: the store does not learn the name, and cannot check
+    /// a guess.
     Principal([u8; 16]),
 }
 
-/// What a leg brings along when it claims a round.
+/// A leg's request for a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimRequest {
-    /// The digest of its answers.
+    /// The digest of the leg's answers.
     pub answers: Digest,
     /// How long the record is kept.
     pub keep: Retention,
-    /// For how long the owner is believed to be there without saying so.
+    /// Lease duration: how long the owner may go without renewing the claim.
     pub lease: Duration,
     /// What a lapsed lease means for this flow.
     pub orphan: OwnerLost,
 }
 
-/// A state that its token could not carry, and the round that goes on with it.
+/// A state that a token could not carry, and the round that continues with it.
 #[derive(Debug, Clone)]
 pub struct Spill {
-    /// The round, of the same flow as the one that is settled.
+    /// The round, of the same flow as the settled one.
     pub id: ClaimId,
-    /// How long it is kept.
+    /// How long the state is kept.
     pub keep: Retention,
     /// The state.
     pub state: Vec<u8>,
 }
 
-/// What became of a claim.
+/// The outcome of a request for a claim.
 #[non_exhaustive]
 pub enum Claimed {
-    /// The round is this leg's to run.
+    /// The leg has the claim, and runs.
     Fresh {
-        /// Under this fence.
+        /// The fence of the claim.
         fence: Fence,
-        /// What was kept for it because its token could not carry it.
+        /// The state that was spilled for the round, if its token could not carry it.
         spilled: Option<Vec<u8>>,
     },
-    /// An equal leg is at work. The future is ready when that may have changed; until it is dropped, its owner counts
-    /// as waiting. Claim again then.
+    /// An equal leg runs. The future resolves when that may have changed; then claim again. Until the future is
+    /// dropped, this leg counts as waiting.
     Running(BoxFuture<'static, ()>),
-    /// It was answered with the same answers, with this reply if it is still kept.
+    /// The claim was settled with the same answers, with this reply if it is still kept.
     Done(Option<Vec<u8>>),
-    /// It was answered, or is being answered, with other answers.
+    /// The claim was settled with other answers, or is run with other answers.
     AnsweredOtherwise,
-    /// It is over for good.
+    /// The claim has ended for good.
     Dead,
 }
 
@@ -205,19 +210,21 @@ impl fmt::Debug for Claimed {
     }
 }
 
-/// Why a ledger could not do what it was asked.
+/// Why a step of a ledger failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// There is no room for another record, in all or in the caller's [`Share`].
-    #[error("the ledger is full: {whose} may take {limit} bytes, and there is no room for another")]
+    /// The ledger has no space for another record, in all or in the caller's [share](PrincipalShare).
+    #[error(
+        "the ledger is full: {whose} may take {limit} bytes, and another record does not fit; try again after some have expired"
+    )]
     Full {
-        /// Whose records there are too many of: a plural, such as "all records".
+        /// A description of the records that fill it: a plural, such as "all records".
         whose: &'static str,
-        /// How many bytes they may take.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The store cannot be reached, or did not do what it was told.
-    #[error("the ledger cannot be reached")]
+    /// The store is unavailable, or did not carry out the step.
+    #[error("the ledger cannot be reached: check its store and the connection to it")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

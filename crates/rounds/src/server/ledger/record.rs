@@ -1,7 +1,7 @@
-//! Records: what a ledger outside of this process's memory keeps of a flow, sealed, and bound to the very place where it is kept.
+//! Records: what a ledger outside of this process keeps of a flow, sealed and bound to its claim.
 //!
-//! A ledger is shared, and others may read it or write to it. They read nothing, and what they move elsewhere, within a flow
-//! or from another one, does not open there.
+//! A ledger is shared, and other parties may read it or write to it. They can read no record, and a record that is
+//! moved to another claim, within a flow or between flows, does not open there.
 
 use super::{ClaimId, ClaimKind};
 use crate::server::seal::{
@@ -10,12 +10,12 @@ use crate::server::seal::{
     ring::{DerivedRing, KeyId},
 };
 
-/// What a record is, and where it belongs.
+/// The kind of a record, and the claim that it belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
-    /// What came of a claim that was answered like this: a reply, or the value of an effect.
+    /// The outcome of a claim with these answers: a reply, or the value of an effect.
     Outcome(ClaimId, Digest),
-    /// The state that a round begins with, where it was too large for its token.
+    /// The state that a round begins with, if it was too large for its token.
     Spill(ClaimId),
 }
 
@@ -28,7 +28,7 @@ impl Place {
         cipher::open(ring, |key| self.context(key), sealed)
     }
 
-    /// Every part has a fixed length, or is told apart by a byte in front of it: no two places have the same.
+    /// Unambiguous: every part has a fixed length, or follows a byte that identifies it.
     fn context(self, key: KeyId) -> Vec<u8> {
         let (tag, id, answers) = match self {
             Self::Outcome(id, answers) => (b'o', id, Some(answers)),
@@ -116,7 +116,7 @@ mod tests {
         assert!(matches!(place.open(&ring(&[2]), old), Err(Unopened::UnknownKey(_))));
     }
 
-    /// A change here is a change of the format: what a ledger holds during the deploy will not open.
+    /// A change here changes the format: records that a ledger holds during the deploy will not open.
     #[test]
     fn the_format_is_pinned_by_a_golden_record() {
         let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: ClaimKind::Round(1) };

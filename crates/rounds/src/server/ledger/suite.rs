@@ -14,11 +14,11 @@ use crate::{
     shared::clock::{Clock as _, SystemClock, Timestamp},
 };
 
-/// Runs every check, each against a ledger of its own (or against the same one: no two checks share a flow).
+/// Runs every check, each with a ledger of its own (or with the same one: no two checks share a flow).
 ///
 /// # Panics
 ///
-/// At the first promise that the ledger breaks, naming it.
+/// If the ledger breaks a promise; the message names it.
 pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_free_round_is_given_once(&ledger().await).await;
     equal_answers_get_the_reply_and_other_answers_are_refused(&ledger().await).await;
@@ -158,7 +158,7 @@ async fn a_released_round_is_free_or_dead(ledger: &impl Ledger) {
     let round = round();
     let fence = fresh(ledger, round, bid("yes")).await;
     let kept = ledger.release(round, fence, OwnerLost::Free, true).await;
-    assert!(!kept.expect("the ledger is there"), "nobody waits");
+    assert!(!kept.expect("the ledger is there"), "no leg waits");
     let fence = fresh(ledger, round, bid("no")).await;
     let kept = ledger.release(round, fence, OwnerLost::Dead, false).await;
     assert!(!kept.expect("the ledger is there"));
@@ -216,10 +216,10 @@ async fn a_spilled_state_is_given_to_every_run_of_its_round_and_to_no_other(ledg
     let (old, state) = spilled(first, bid("yes")).await;
     assert_eq!(state.as_deref(), Some(&b"first"[..]), "a retry needs it as well");
     let (new, state) = spilled(first, bid_at(now() + LEASE, "yes", OwnerLost::Free)).await;
-    assert_eq!(state.as_deref(), Some(&b"first"[..]), "and whoever takes over");
+    assert_eq!(state.as_deref(), Some(&b"first"[..]), "and the leg that takes over");
 
     let next = ClaimId { what: ClaimKind::Round(2), ..first };
-    let late = ledger.settle(first, old, None, Some(spill(next, b"of one who lost the round")), vec![]).await;
+    let late = ledger.settle(first, old, None, Some(spill(next, b"of a leg that lost the round")), vec![]).await;
     assert!(!late.expect("the ledger is there"));
     let settled = ledger.settle(first, new, None, Some(spill(next, b"next")), vec![]).await;
     assert!(settled.expect("the ledger is there"));

@@ -1,4 +1,4 @@
-//! The ledger of one process.
+//! The ledger in the memory of one process.
 
 mod replies;
 mod shares;
@@ -23,12 +23,12 @@ use crate::{
     shared::clock::{BoxFuture, Timestamp},
 };
 
-/// Keeps claims and replies in this process's memory.
+/// A ledger in this process's memory.
 ///
-/// Claims are small records of one size: 64 bytes each, and 128 more while one is worked on. They are kept [until their time](super::Keep),
-/// under any pressure: when there is no room for another, the leg that brings it is told to send the same request again, and nothing has
-/// run. Replies are kept within a budget of their own, and the oldest go first; a retry of one that is gone gets the frozen error, and never
-/// runs again.
+/// Claims are small records of one size: 64 bytes each, and 128 more while a leg runs them. They are kept for [their
+/// full time](super::Retention), under any load: if another claim does not fit, the client is asked to send the same
+/// request again, and nothing has run. Replies have a budget of their own, and the oldest are dropped first. A retry
+/// whose reply was dropped gets the frozen error; its leg never runs again.
 ///
 /// ```
 /// use rounds::ledger::MemoryLedger;
@@ -37,31 +37,31 @@ use crate::{
 /// assert_eq!(ledger.claims(), 0);
 /// ```
 ///
-/// States that [spill](crate::RoundsBuilder::spill) count with the claims, by their size, and may take half of the room: a first leg can make one,
-/// and answers need the rest.
+/// States that [spill](crate::RoundsBuilder::spill) count with the claims, by their size, and may take half of the
+/// space: a first leg can make one, and answers need the rest.
 ///
-/// Where the server tells [principals](crate::Principal) apart, one of them gets a part of the room for claims, and all callers without a
-/// principal together get another: see [`with_principal_bytes`](Self::with_principal_bytes) and
+/// If the server identifies [principals](crate::Principal), each of them has a share of the space for claims, and all
+/// callers without a principal together have another: see [`with_principal_bytes`](Self::with_principal_bytes) and
 /// [`with_anonymous_bytes`](Self::with_anonymous_bytes).
 ///
-/// It forgets everything on a restart. With keys that outlive the process, a token of a [`Round`](crate::Round) that was
-/// used before the restart can then be used once more until it expires; where that matters, share a ledger that outlives
-/// the process too.
+/// A restart loses everything. With keys that outlive the process, a token of a [`Round`](crate::Round) that was used
+/// before the restart can then be used once more until it expires. If that matters, share a ledger that outlives the
+/// process too.
 ///
-/// It lives where the keys do, and is the only ledger that gets replies, values of effects and states as they are, and not
-/// [sealed](super::Ledger): one that wraps it gets them sealed.
+/// It is in the same process as the keys, and is the only ledger that gets replies, values of effects and states as
+/// plain values and not [sealed](super::Ledger). A ledger that wraps it gets them sealed.
 #[derive(Clone)]
 pub struct MemoryLedger {
     records: Arc<Mutex<Records>>,
 }
 
 impl MemoryLedger {
-    /// How many bytes of claims are kept by default: 384 MiB, which is about six million claims.
+    /// Default memory for claims: 384 MiB, which is about six million claims.
     pub const CLAIM_BYTES: usize = 384 << 20;
-    /// How many bytes of replies are kept by default: 64 MiB.
+    /// Default memory for replies: 64 MiB.
     pub const REPLY_BYTES: usize = 64 << 20;
 
-    /// A ledger with the default limits. It takes memory as it needs it, and no more than 512 MiB with everything.
+    /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all.
     pub fn new() -> Self {
         let records = Records {
             table: Table::new(),
@@ -74,49 +74,49 @@ impl MemoryLedger {
         Self { records: Arc::new(Mutex::new(records)) }
     }
 
-    /// Sets how many bytes claims may take, with the states that spill. What is there stays until its time.
+    /// Sets the memory limit of claims, with the states that spill. Existing records stay for their full time.
     pub fn with_claim_bytes(self, bytes: usize) -> Self {
         self.records().shares.set_limit(bytes.min(Table::MOST_BYTES));
         self
     }
 
-    /// Sets how many bytes of claims all callers without a principal may have together, where the server tells principals apart: half of all
-    /// by default. Until a server has seen a principal, and where [`principal`](crate::RoundsBuilder::principal) was not called, there are no
-    /// such callers.
+    /// Sets the memory limit of the claims of all callers without a principal together: by default half of the memory
+    /// for claims. It applies once the server identifies principals: if [`principal`](crate::RoundsBuilder::principal)
+    /// was called, or after the first request with one.
     pub fn with_anonymous_bytes(self, bytes: usize) -> Self {
         self.records().shares.set_anonymous_limit(bytes);
         self
     }
 
-    /// Sets how many bytes of claims one principal may have: a tenth of all by default.
+    /// Sets the memory limit of the claims of one principal: a tenth of the memory for claims by default.
     pub fn with_principal_bytes(self, bytes: usize) -> Self {
         self.records().shares.set_principal_limit(bytes);
         self
     }
 
-    /// Sets how many bytes of replies are kept.
+    /// Sets the memory limit of replies.
     pub fn with_reply_bytes(self, bytes: usize) -> Self {
         self.records().replies.set_budget(bytes);
         self
     }
 
-    /// How many claims are kept now.
+    /// The number of claims that are kept now.
     pub fn claims(&self) -> usize {
         self.records().table.count()
     }
 
-    /// How many bytes they count now, with the states that spilled.
+    /// The memory that they count now, with the states that spilled.
     pub fn claim_bytes(&self) -> usize {
         self.records().shares.used()
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
-        // Nothing in here panics halfway through a change.
+        // No code panics while it holds the lock, so the data is consistent.
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Without anything that a client or a handler said.
+/// Prints counts only, and no data of clients or handlers.
 impl fmt::Debug for MemoryLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let records = self.records();
@@ -184,23 +184,23 @@ impl Ledger for MemoryLedger {
     }
 }
 
-/// How many claims whose time is over one step forgets: more than it makes, so that those that are over do not add up, and few enough that no
-/// leg waits for it.
+/// How many expired claims one step removes: more than it adds, so that expired claims do not accumulate, and few
+/// enough that no leg is delayed.
 const FORGOTTEN: usize = 32;
 
-/// How many it forgets before it refuses for lack of room.
+/// How many expired claims one step removes before it fails with `Full`.
 const FORGOTTEN_FOR_ROOM: usize = 4096;
 
-/// What a claim counts in addition while it is worked on, or has a state that its token could not carry.
+/// What a claim counts in addition while a leg runs it, or while it has a spilled state.
 const HELD_BYTES: usize = 128;
 
 struct Records {
     table: Table,
-    /// What there is to know of the few claims that are worked on or have a state.
+    /// The details of the few claims that are running or have a spilled state.
     held: Vec<Option<Box<Held>>>,
-    /// The places in `held` that none has.
+    /// The unused places in `held`.
     free: Vec<u32>,
-    /// How many bytes of states there are.
+    /// The size of all spilled states in bytes.
     spilled: usize,
     shares: Shares,
     replies: Replies,
@@ -209,9 +209,9 @@ struct Records {
 #[derive(Default)]
 struct Held {
     claim: Claim,
-    /// Wakes those who wait for the reply. There only while a leg waits.
+    /// Wakes the legs that wait for the reply. None if no leg waits.
     awaited: Option<Arc<Notify>>,
-    /// What the round's token could not carry, until it is settled.
+    /// The state that the round's token could not carry, until the round is settled.
     spill: Option<Box<[u8]>>,
 }
 
@@ -266,7 +266,7 @@ impl Records {
             }
             ClaimStep::Running => Claimed::Running(Box::pin(wait(held.awaited.get_or_insert_default().clone()))),
             ClaimStep::AnsweredOtherwise => Claimed::AnsweredOtherwise,
-            // One that is done is not held.
+            // A claim that is done is not held.
             ClaimStep::Dead | ClaimStep::Done => {
                 self.rest(place);
                 Claimed::Dead
@@ -288,7 +288,7 @@ impl Records {
         if let Some(spill) = &spill {
             self.make_room_for(spill)?;
         }
-        // To make room, others may have been forgotten, and this one moved.
+        // Making space may have removed other claims and moved this one.
         let Some((place, _)) = self.find_held(id) else { return Ok(false) };
         let reply = reply.and_then(|reply| self.replies.insert(reply));
         self.put_down(place, State::Done { answers: answers.half(), reply });
@@ -299,7 +299,7 @@ impl Records {
         Ok(true)
     }
 
-    /// Forgets effects no later than the round that they happened in.
+    /// Limits the lifetime of spent effects to that of the round in which they ran.
     fn make_spent(&mut self, due: table::Second, spent: &[ClaimId]) {
         for id in spent {
             let Some(place) = self.table.find(Name::of(*id)) else { continue };
@@ -310,7 +310,7 @@ impl Records {
         }
     }
 
-    /// Sees to it that there is room for a claim and so many bytes of a state.
+    /// Removes expired claims if needed, until a claim with so many bytes of state fits.
     fn make_room(&mut self, keep: Retention, state: usize) -> Result<(), LedgerError> {
         let Err(full) = self.fits(keep, state) else { return Ok(()) };
         for _ in 0..FORGOTTEN_FOR_ROOM / FORGOTTEN {
@@ -327,7 +327,7 @@ impl Records {
     fn fits(&self, keep: Retention, state: usize) -> Result<(), LedgerError> {
         let limit = self.shares.limit() / 2;
         if state > 0 && self.spilled.saturating_add(state) > limit {
-            return Err(LedgerError::Full { whose: "states that do not fit into their tokens", limit });
+            return Err(LedgerError::Full { whose: "spilled states", limit });
         }
         self.shares.fits(keep.share, (CLAIM_BYTES + HELD_BYTES).saturating_add(state))
     }
@@ -336,13 +336,13 @@ impl Records {
         self.make_room(spill.keep, spill.state.len())
     }
 
-    /// Keeps a claim of which nothing is known yet, for which there is room.
+    /// Inserts a free claim. Its space was checked before.
     fn insert(&mut self, name: Name, keep: Retention) -> Place {
         let share = self.shares.open(keep.share, CLAIM_BYTES);
         self.table.insert(name, share, State::Free(0), due(keep.now, keep.until))
     }
 
-    /// Keeps a state for the round that goes on with it.
+    /// Keeps a state for the round that continues with it.
     fn keep_spill(&mut self, Spill { id, keep, state }: Spill) {
         let name = Name::of(id);
         let place = self.table.find(name).unwrap_or_else(|| self.insert(name, keep));
@@ -352,13 +352,13 @@ impl Records {
                 Some(held) => held.claim,
                 None => return,
             },
-            // Nothing goes on from a round that is over.
+            // No leg continues a round that has ended.
             State::Done { .. } | State::Dead => return,
         };
         self.hold(place, Held { claim, spill: Some(state.into()), ..Held::default() });
     }
 
-    /// Forgets so many claims at most, of those whose time is over; says how many it was.
+    /// Removes at most so many expired claims, and returns how many it removed.
     fn forget_expired(&mut self, now: Timestamp, most: usize) -> usize {
         for forgotten in 0..most {
             let Some(place) = self.table.next_due(now) else { return forgotten };
@@ -372,7 +372,7 @@ impl Records {
     }
 
     fn forget(&mut self, place: Place) {
-        // So that nothing is left of it but the slot.
+        // Releases everything but the slot.
         self.put_down(place, State::Dead);
         let slot = self.table.remove(place);
         self.shares.subtract(slot.share, CLAIM_BYTES);
@@ -408,7 +408,7 @@ impl Records {
         slot.state = State::Held(number);
     }
 
-    /// Keeps no more of a claim than its slot has room for, if there is no more to know: nobody works on it, and it has no state.
+    /// Drops the details of a claim if they are no longer needed: no leg runs it, and it has no spilled state.
     fn rest(&mut self, place: Place) {
         let Some(held) = self.held_at(place).filter(|held| held.claim.running_until().is_none()) else { return };
         if held.claim.is_dead() {
@@ -421,7 +421,7 @@ impl Records {
         }
     }
 
-    /// Leaves a claim in this state, with nothing beside it, and wakes those who wait for it.
+    /// Sets the state of a claim, drops its details, and wakes the legs that wait for it.
     fn put_down(&mut self, place: Place, state: State) -> Option<Box<Held>> {
         let slot = &mut self.table[place];
         match std::mem::replace(&mut slot.state, state) {
@@ -442,7 +442,8 @@ impl Records {
     }
 }
 
-/// Waits to be woken. `Notified` registers when it is made, so no wake-up between the claim and the first poll is lost.
+/// Waits to be woken. `Notified` registers when it is created, so no wake-up between the claim and the first poll is
+/// lost.
 fn wait(awaited: Arc<Notify>) -> impl Future<Output = ()> {
     let notified = awaited.clone().notified_owned();
     async move {
@@ -516,7 +517,7 @@ mod tests {
         assert!(ledger.settle(id, fence, reply.map(<[u8]>::to_vec), None, vec![]).await.unwrap());
     }
 
-    /// Room for this many that were answered, and for one that is worked on.
+    /// Space for this many claims that were answered, and for one that is running.
     const fn room(answered: usize) -> usize {
         answered * CLAIM_BYTES + HELD_BYTES
     }
@@ -560,7 +561,7 @@ mod tests {
         assert!(error.to_string().contains("one principal"), "{error}");
         let (modest, _) = fill(PrincipalShare::Principal([2; 16]), 200_000).await;
         assert_eq!(modest, greedy);
-        // When their time is over, all of it is theirs again.
+        // After they have expired, the whole share is free again.
         let later = |share| of(share, bid(100, 200));
         for (share, number) in [(PrincipalShare::Anonymous, 1), (PrincipalShare::Principal([1; 16]), 100_001)] {
             assert!(ledger.claim(round(number), later(share)).await.is_ok());
@@ -587,7 +588,7 @@ mod tests {
         assert!(ledger.settle(round(1), 1, None, None, vec![]).await.unwrap());
         fresh(&ledger, round(4), bid(121, 200)).await;
         assert_eq!(ledger.claims(), 3, "the first is gone");
-        assert!(ledger.settle(round(2), 1, None, None, vec![]).await.unwrap(), "renewed, and still its owner's");
+        assert!(ledger.settle(round(2), 1, None, None, vec![]).await.unwrap(), "renewed, and its owner still holds it");
     }
 
     #[tokio::test]
@@ -612,7 +613,7 @@ mod tests {
         while ledger.claims() > 2 {
             drop(ledger.claim(round(101), bid(200, 300)).await.unwrap());
         }
-        assert!(ledger.records().replies.bytes() < 110, "no more than the segment of the one");
+        assert!(ledger.records().replies.bytes() < 110, "no more than the segment of that reply");
         let again = ledger.claim(round(1), bid(201, 1000)).await;
         assert!(matches!(again, Ok(Claimed::Done(Some(reply))) if reply == [7; 32]));
     }
@@ -658,7 +659,7 @@ mod tests {
             ledger.spill(spill(number, keep(0, 100), &[0; 10_000])).await.unwrap();
         }
         let refused = ledger.spill(spill(6, keep(0, 100), &[0; 1])).await.unwrap_err();
-        assert!(refused.to_string().contains("states that do not fit into their tokens"), "{refused}");
+        assert!(refused.to_string().contains("spilled states"), "{refused}");
         for number in 10..700 {
             answered(&ledger, round(number), bid(0, 100), None).await;
         }
@@ -680,7 +681,7 @@ mod tests {
         assert!(ledger.renew(effect("running"), 1, at(700)).await.unwrap());
         let known = async |name, now| matches!(ledger.claim(effect(name), bid(now, 3690)).await, Ok(Claimed::Done(_)));
         assert!(known("spent", 689).await && known("needed", 689).await);
-        // Its round is forgotten, and so is the effect: a claim is fresh again.
+        // The round is removed, and so is the effect: a claim is fresh again.
         assert!(!known("spent", 690).await && known("needed", 690).await);
         assert!(matches!(ledger.claim(effect("running"), bid(690, 3690)).await, Ok(Claimed::Running(_))));
     }
@@ -717,8 +718,8 @@ mod tests {
         assert_eq!((records.replies.bytes(), records.held.iter().flatten().count()), (0, 1));
     }
 
-    /// A fiftieth of what `cargo xtask hour` plays: forty calls a second with a question, an answer and an effect, in a fiftieth of the room. It
-    /// ends when twice as much has come as is kept.
+    /// A fiftieth of what `cargo xtask hour` plays: forty calls a second with a question, an answer and an effect, in a
+    /// fiftieth of the memory. It ends after twice as many claims as are kept at a time.
     #[tokio::test]
     async fn a_busy_server_fits_into_a_fiftieth_of_the_defaults_and_each_claim_into_some_64_bytes() {
         let (budget, calls) = (MemoryLedger::CLAIM_BYTES / 50, 2000 / 50);
@@ -740,7 +741,7 @@ mod tests {
         let claims = ledger.claims();
         assert!((2 * 40 * 690..2 * 40 * 692).contains(&claims), "{claims}");
         assert!(most <= claims * CLAIM_BYTES + HELD_BYTES && most <= budget, "{most} bytes for {claims} claims");
-        // What is the same for any number of claims is more for each of these than for each of millions.
+        // The fixed overhead weighs more on each of these than on each of millions of claims.
         let each = ledger.records().table.allocated() / claims;
         assert!(each <= CLAIM_BYTES + 4, "{each} bytes for each of {claims}");
     }
@@ -755,7 +756,7 @@ mod tests {
         assert_eq!(ledger.claims(), 1001 - FORGOTTEN);
         let ledger = ledger.with_claim_bytes(500 * CLAIM_BYTES);
         fresh(&ledger, round(1002), bid(100, 200)).await;
-        assert!(ledger.claim_bytes() <= 500 * CLAIM_BYTES, "more of them where there is no room");
+        assert!(ledger.claim_bytes() <= 500 * CLAIM_BYTES, "more are removed if a claim does not fit");
     }
 
     #[tokio::test]
@@ -767,7 +768,7 @@ mod tests {
             let claimed = ledger.claim(round(number), bid(now, now + 95)).await;
             let Ok(Claimed::Fresh { fence: 1, spilled: Some(state) }) = claimed else { panic!("{claimed:?}") };
             assert_eq!(state, number.to_be_bytes());
-            // One in two ends, and the other is left to its lease.
+            // Every second claim is settled, and the others are left to their lease.
             if number % 2 == 0 {
                 ledger.settle(round(number), 1, Some(vec![1, 2, 3]), None, vec![]).await.unwrap();
             }

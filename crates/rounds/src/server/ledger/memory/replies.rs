@@ -1,13 +1,13 @@
 //! Replies within a budget of bytes, the oldest dropped first.
 //!
-//! They are written one after the other into large pieces of memory. In a piece of its own, each would stay behind for minutes among the
-//! many that a leg needs for a moment, and leave an allocator with holes to search.
+//! They are written one after the other into large segments. In an allocation of its own, each reply would stay for
+//! minutes among the many short-lived allocations of a leg, and fragment the heap.
 
 use std::{collections::VecDeque, num::NonZeroU32};
 
 pub(super) struct Replies {
     segments: VecDeque<Segment>,
-    /// The number of the first segment that is still there.
+    /// The number of the first segment that was not dropped.
     first: u64,
     bytes: usize,
     budget: usize,
@@ -20,10 +20,10 @@ struct Segment {
     wanted: usize,
 }
 
-/// Where a reply is: eight bytes, because every claim that was answered has one.
+/// The position of a reply, in eight bytes, because every claim that was answered has one.
 ///
-/// The number of the segment is cut to 32 bits. It would name a wrong one after four billion segments were filled in the lifetime of one
-/// claim: hundreds of terabytes with the default budget.
+/// The segment number is cut to 32 bits. It would refer to a wrong segment after four billion segments were filled in
+/// the lifetime of one claim: hundreds of terabytes with the default budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spot {
     segment: u32,
@@ -31,18 +31,18 @@ pub(super) struct Spot {
     start: NonZeroU32,
 }
 
-/// The length of a reply stands in front of it.
+/// The length of a reply, which is stored before it.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 impl Replies {
-    /// How long a segment gets, in a budget that has room for many.
+    /// The size of a segment, if the budget has space for many.
     const SEGMENT_BYTES: usize = 64 << 10;
 
     pub(super) fn new(budget: usize) -> Self {
         Self { segments: VecDeque::new(), first: 0, bytes: 0, budget }
     }
 
-    /// How many bytes they take now.
+    /// How many bytes the replies take now.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -59,7 +59,7 @@ impl Replies {
         Some(bytes.get(start..start + length)?.to_vec())
     }
 
-    /// None for one that is too large to be kept.
+    /// Stores a reply. None if it is too large to be kept.
     pub(super) fn insert(&mut self, reply: &[u8]) -> Option<Spot> {
         let length = u32::try_from(reply.len()).ok()?;
         let needed = LENGTH_BYTES + reply.len();
@@ -70,7 +70,7 @@ impl Replies {
         let fits = |segment: &&mut Segment| segment.bytes.len() + needed <= segment.bytes.capacity();
         if self.segments.back_mut().filter(fits).is_none() {
             if let Some(full) = self.segments.back_mut() {
-                // What is left in it is not in the budget.
+                // The unused rest of the segment does not count against the budget.
                 full.bytes.shrink_to_fit();
             }
             self.segments.push_back(Segment { bytes: Vec::with_capacity(room), wanted: 0 });
@@ -86,12 +86,12 @@ impl Replies {
         Some(Spot { segment: number as u32, start })
     }
 
-    /// No leg will ask for it any more.
+    /// Removes a reply that no leg will ask for.
     pub(super) fn remove(&mut self, spot: Spot) {
         if let Some(segment) = self.place(spot).and_then(|place| self.segments.get_mut(place)) {
             segment.wanted -= 1;
             if segment.wanted == 0 {
-                // Those before it may be wanted for longer.
+                // Earlier segments may be needed for longer.
                 self.bytes -= segment.bytes.len();
                 segment.bytes = Vec::new();
             }
@@ -101,7 +101,7 @@ impl Replies {
         }
     }
 
-    /// Where in `segments` it is, if it was not dropped.
+    /// The index in `segments`, or none if the segment was dropped.
     fn place(&self, spot: Spot) -> Option<usize> {
         let place = spot.segment.wrapping_sub(self.first as u32) as usize;
         (place < self.segments.len()).then_some(place)

@@ -1,4 +1,4 @@
-//! How many bytes the claims of a ledger count in all, and how many of them each caller's.
+//! The memory that the claims of a ledger count, in all and for each caller.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use super::super::{LedgerError, PrincipalShare};
 /// Counts bytes, in all and for each share.
 pub(super) struct Shares {
     limit: usize,
-    /// Set limits for those without a principal, and for each principal; otherwise they follow from the limit in all.
+    /// Configured limits of callers without a principal and of each principal. If unset, they are parts of the total
+    /// limit.
     anonymous_limit: Option<usize>,
     principal_limit: Option<usize>,
     used: usize,
     anonymous: usize,
     principals: HashMap<[u8; 16], ShareId>,
-    /// One for each principal that has a claim, at the place that its [`ShareId`] says.
+    /// One for each principal that has a claim, at the index of its [`ShareId`].
     accounts: Vec<Account>,
     free: Vec<u32>,
 }
@@ -23,7 +24,7 @@ struct Account {
     bytes: usize,
 }
 
-/// By what a claim knows its share: four bytes, because every claim has one.
+/// The share of a claim, in four bytes, because every claim has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShareId(u32);
 
@@ -38,7 +39,7 @@ impl ShareId {
     }
 }
 
-/// What an account itself takes, with its place in the map. It counts in all, and not in the principal's share.
+/// The memory of an account with its entry in the map. It counts in all, and not in the principal's share.
 const ACCOUNT_BYTES: usize = 96;
 
 impl Shares {
@@ -76,7 +77,7 @@ impl Shares {
         self.used
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether so many bytes more are within the limits.
     pub(super) fn fits(&self, share: PrincipalShare, bytes: usize) -> Result<(), LedgerError> {
         let within = |whose, used: usize, limit: usize| match used.saturating_add(bytes) > limit {
             true => Err(LedgerError::Full { whose, limit }),
@@ -97,7 +98,7 @@ impl Shares {
         within("all records", self.used, self.limit)
     }
 
-    /// Counts so many bytes for a share, which gets an account if it has none.
+    /// Counts so many bytes for a share, and opens an account for it if it has none.
     pub(super) fn open(&mut self, share: PrincipalShare, bytes: usize) -> ShareId {
         let id = match share {
             PrincipalShare::Common => ShareId::COMMON,
@@ -138,7 +139,7 @@ impl Shares {
         }
     }
 
-    /// Counts so many bytes less. A principal without a byte has no account.
+    /// Counts so many bytes less. The account of a principal without a byte is closed.
     pub(super) fn subtract(&mut self, id: ShareId, bytes: usize) {
         self.used -= bytes;
         let Some(place) = id.account() else {

@@ -1,8 +1,8 @@
-//! The claims of a ledger in memory: records of one small size, in pages of those that may be forgotten in the same second.
+//! The claims of a ledger in memory: small records of one size, in pages of claims that expire in the same second.
 //!
-//! A claim that was answered takes [`CLAIM_BYTES`] in all: 52 in its page, and up to 12 in the index that finds it by its name. When a page
-//! may be forgotten is written once, on the page, and not beside each claim. Pages and the parts of the index are small, so that no leg waits
-//! while a large piece of memory is copied to a larger one.
+//! A claim that was answered takes [`CLAIM_BYTES`] in all: 52 in its page, and up to 12 in the index that finds it by
+//! its name. The expiry is stored once for the page and not with each claim. Pages and the parts of the index are
+//! small, so no leg is delayed while a large allocation is copied to a larger one.
 
 use std::collections::BTreeMap;
 
@@ -18,18 +18,18 @@ use crate::{server::seal::digest::Fingerprint, shared::clock::Timestamp};
 /// What a claim counts.
 pub(super) const CLAIM_BYTES: usize = 64;
 
-/// Claims by name, and by when they may be forgotten.
+/// Claims by name and by expiry.
 pub(super) struct Table {
     index: Index,
     pages: Vec<Page>,
-    /// The numbers of the pages that have no claim.
+    /// The numbers of the pages without a claim.
     free: Vec<u32>,
     /// The pages of each second. All but the last of them are full.
     due: BTreeMap<Second, Vec<u32>>,
     count: usize,
 }
 
-/// A second since 1970, rounded up: what is due in it may be forgotten when it has begun.
+/// A second since 1970, rounded up: claims that are due in it may be removed once it has begun.
 pub(super) type Second = u64;
 
 struct Page {
@@ -37,7 +37,7 @@ struct Page {
     slots: Vec<Slot>,
 }
 
-/// How many claims a page has room for.
+/// How many claims fit on a page.
 const PAGE: usize = 64;
 
 /// One claim.
@@ -47,25 +47,26 @@ pub(super) struct Slot {
     pub(super) state: State,
 }
 
-/// What became of a claim, in as few bytes as it takes.
+/// The state of a claim, in as few bytes as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is being worked on, or has a state that its token could not carry: what there is to know of it is there.
+    /// A leg runs it, or it has a spilled state: the details are at this place.
     Held(u32),
-    /// It was given back, and was last run under this fence.
+    /// It was released, and was last run with this fence.
     Free(Fence),
     Done {
-        /// Half of the digest of its answers. Who could find others with the same half would get the reply to these, and nothing more.
+        /// Half of the digest of its answers. Other answers with the same half would get the reply to these, and
+        /// nothing more.
         answers: Fingerprint,
         reply: Option<Spot>,
     },
     Dead,
 }
 
-/// By what a claim is known.
+/// The key of a claim.
 ///
-/// A round has the name of its flow and its number. An effect has the flow's name combined with half of its own digest: both are digests of
-/// something that nobody but the server knows, so that two names are the same by chance once in 2^128.
+/// A round has the id of its flow and its number. An effect has the flow's id combined with half of its own digest.
+/// Only the server knows the inputs of both, so two names are equal by chance once in 2^128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
     flow: [u8; 16],
@@ -91,7 +92,7 @@ impl Name {
     }
 }
 
-/// Where a claim is, until it is moved or forgotten: the number of its page, and its place on it.
+/// The position of a claim until it is moved or removed: the number of its page, and its slot there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
@@ -110,7 +111,7 @@ impl Place {
 }
 
 impl Table {
-    /// More claims than this have no place: 2^31, which is 128 GiB of them.
+    /// The most claims that can be addressed: 2^31, which is 128 GiB of them.
     pub(super) const MOST_BYTES: usize = CLAIM_BYTES << 31;
 
     pub(super) fn new() -> Self {
@@ -125,12 +126,12 @@ impl Table {
         self.index.find(name.hash(), |place| self[place].name == name)
     }
 
-    /// Keeps a claim that is not there yet until this second.
+    /// Inserts a claim that is not in the table yet, and keeps it until this second.
     pub(super) fn insert(&mut self, name: Name, share: ShareId, state: State, due: Second) -> Place {
         self.put(Slot { name, share, state }, due)
     }
 
-    /// When the claim may be forgotten.
+    /// When the claim may be removed.
     pub(super) fn due(&self, place: Place) -> Second {
         self.pages[place.page() as usize].due
     }
@@ -141,7 +142,7 @@ impl Table {
         self.put(slot, due);
     }
 
-    /// A claim that may be forgotten now.
+    /// A claim that may be removed now.
     pub(super) fn next_due(&self, now: Timestamp) -> Option<Place> {
         let (due, pages) = self.due.first_key_value()?;
         if now.as_millis() / 1000 < *due {
@@ -151,7 +152,7 @@ impl Table {
         Some(Place::new(page, self.pages[page as usize].slots.len().checked_sub(1)?))
     }
 
-    /// What all of it takes of memory.
+    /// The memory of the whole table.
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
         let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Slot>()).sum();
@@ -183,13 +184,13 @@ impl Table {
         place
     }
 
-    /// Forgets a claim. The last one of its second takes its place.
+    /// Removes a claim. The last claim of its second takes its place.
     pub(super) fn remove(&mut self, place: Place) -> Slot {
         self.index.remove(self[place].name.hash(), place);
         self.count -= 1;
         let page = place.page() as usize;
         let due = self.pages[page].due;
-        let pages = self.due.get_mut(&due).expect("a page is one of its second");
+        let pages = self.due.get_mut(&due).expect("a page is listed under its second");
         let last_page = *pages.last().expect("a second without a page is not kept");
         let slots = &mut self.pages[last_page as usize].slots;
         let last = slots.pop().expect("a page without a claim is not kept");
@@ -224,20 +225,22 @@ impl std::ops::IndexMut<Place> for Table {
     }
 }
 
-/// The second in which a claim that is kept until then is due. Never earlier, and later by no more than a 512th of the time that it is kept:
-/// so there are no more seconds with pages of their own than there is use for, also where claims are kept for days.
+/// The second in which a claim that is kept until then is due. It is never earlier, and later by at most a 512th of the
+/// time that the claim is kept. That bounds the number of seconds with pages of their own, even if claims are kept for
+/// days.
 pub(super) fn due(now: Timestamp, until: Timestamp) -> Second {
     let until_second = until.as_millis().div_ceil(1000);
     let step = (until.since(now).as_secs() / 512).next_power_of_two();
     until_second.div_ceil(step) * step
 }
 
-/// Where each claim is, by the hash of its name. A place takes four bytes, and one more of the table: to grow, a part reads the names again.
+/// The place of each claim, by the hash of its name. A place takes four bytes, plus one in the hash table; to grow, a
+/// part reads the names again.
 struct Index {
     parts: Vec<HashTable<Place>>,
 }
 
-/// How many parts there are: one grows at a time, so that none takes long.
+/// The number of parts. One part grows at a time, so that growing is quick.
 const PARTS: usize = 1024;
 
 impl Index {
@@ -270,7 +273,7 @@ impl Index {
     }
 }
 
-/// By other bits than those that a table looks at.
+/// Uses other bits than those that a hash table uses.
 fn part(hash: u64) -> usize {
     (hash >> 40) as usize % PARTS
 }
@@ -343,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Against a map that does the same, at random.
+    /// Compares the table with a map, at random.
     #[test]
     fn whatever_is_kept_moved_and_forgotten_is_found_where_it_is() {
         let mut table = Table::new();
