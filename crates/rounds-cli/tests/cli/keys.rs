@@ -103,7 +103,7 @@ async fn a_key_file_that_others_can_read_is_warned_of() {
         keys.set_mode(mode);
         let opened = run(&open).await;
         assert_eq!(opened.code, Some(0), "{opened:?}");
-        let warned = format!("the key file {} can be read by others than its owner (mode {mode:o})", keys.path());
+        let warned = format!("the key file {} can be read by users other than its owner (mode {mode:o})", keys.path());
         assert!(opened.stderr.contains("WARN") && opened.stderr.contains(&warned), "{opened:?}");
     }
     // What comes through a pipe has no owner.
@@ -147,7 +147,7 @@ async fn a_token_that_was_changed_or_is_none_is_refused_in_a_sentence() {
     token.replace_range(middle..=middle, other);
 
     let open = async |token| run(&["open", token, "--key-file", keys.path()]).await;
-    open(&token).await.failed("cannot open the token: the state was changed on its way");
+    open(&token).await.failed("cannot open the token: the state was changed after it was sealed");
     open("hello").await.failed("cannot open the token: the state is not a token of this format");
     let much = "r1.".to_owned() + &"A".repeat(1 << 20);
     let piped = run_with_stdin(&["open", "-", "--key-file", keys.path()], &much).await;

@@ -17,7 +17,7 @@ async fn the_tour_needs_no_argument_and_shows_a_call_a_forgery_and_the_way_on() 
         "code      -32602",
         r#"message   "Invalid or expired requestState""#,
         r#"data      {"reason":"invalid_request_state"}"#,
-        "log     Tampered: the state was changed on its way",
+        "log     Tampered: the state was changed after it was sealed",
         "legs: 3, handler runs: 1",
         "serve --http 127.0.0.1:8000",
     ] {

@@ -1,4 +1,4 @@
-//! The fields of a struct in the order in which they are declared, which its schema does not keep.
+//! The fields of a struct in the order of their declaration, which its schema does not keep.
 
 use std::fmt;
 
@@ -8,16 +8,17 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// The names of a type's fields as they are in an answer, with their aliases. Empty for whatever is not a plain struct, and for one
-/// with flattened parts.
+/// The names of a type's fields as they are in an answer, with their aliases. Empty for a type that is not a plain
+/// struct, and for a struct with flattened parts.
 pub(crate) fn fields<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut fields: &[&str] = &[];
-    // It always fails: a struct says what its fields are when it begins to be read, and there is nothing to read.
+    // Always fails: a struct passes its fields to the deserializer before it reads a value, and there is no value to
+    // read.
     let _ = T::deserialize(Probe(&mut fields));
     fields
 }
 
-/// Has nothing to be read, and notes the fields of the struct that wants to be.
+/// A deserializer without a value, which notes the fields of the struct.
 struct Probe<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Probe<'_> {
@@ -56,7 +57,7 @@ struct Nothing;
 
 impl fmt::Display for Nothing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is nothing to be read")
+        f.write_str("there is no value to read")
     }
 }
 

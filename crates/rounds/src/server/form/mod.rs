@@ -1,4 +1,4 @@
-//! Forms: from a Rust type to the flat schema a client can show, and from its answer back to the type.
+//! Forms: from a Rust type to the flat schema that a client can show, and from its answer back to the type.
 
 mod declared;
 
@@ -32,18 +32,21 @@ use crate::{
     },
 };
 
-/// A type that can be asked for with a form: a struct of plain fields, or an enum, a boolean, a number or a string,
-/// which becomes a form of one field named after the question's key. An option of one of the latter becomes an optional field: it is
-/// `None` where the answer has no value, or an empty text.
+/// A type that can be asked for with a form.
+///
+/// A struct of plain fields becomes a form with its fields. An enum, a boolean, a number or a string becomes a form
+/// with one field, named after the question's key. An option of one of the latter becomes an optional field: it is
+/// `None` if the answer has no value or an empty text.
 ///
 /// Fields are shown in the order in which the struct declares them: see [`order`](crate::order).
 ///
-/// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these. A string may have a
-/// format: `email`, `uri`, `date` and `date-time` are shown to the client and checked; `uuid`, `ip`, `ipv4` and `ipv6`, which the protocol
-/// does not have, are asked for as plain strings, and checked.
+/// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these. A
+/// string may have a format: `email`, `uri`, `date` and `date-time` are shown to the client and checked; `uuid`, `ip`,
+/// `ipv4` and `ipv6`, which the protocol does not have, are asked for as plain strings, and checked.
 ///
-/// Nothing has to be implemented: whatever derives `Deserialize` and `JsonSchema` has it. A type that no form can
-/// express, such as a struct within a struct, a map, or a string of another format, is reported when it is first asked.
+/// There is nothing to implement: every type that derives `Deserialize` and `JsonSchema` has it. If no form can express
+/// the type, such as a struct within a struct, a map, or a string of another format, the question fails with a
+/// [`FormTypeError`] when it is first asked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asked for with a form",
     note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow)"
@@ -66,20 +69,21 @@ pub(crate) struct Form<'a> {
     key: &'a str,
 }
 
-/// Makes the form of a key.
+/// Makes the form under a key.
 pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, FormTypeError>;
 
-/// What a type looks like, whatever the key it is asked under. Made once for each type, and kept for good.
+/// The form of a type, whatever the key it is asked under. Made once for each type, and kept for the life of the
+/// process.
 struct Shape {
     fields: Asked,
     digest: Digest,
 }
 
-/// The fields of a form: what answers are checked by, and as they are asked.
+/// The fields of a form: the rules that check answers, and the schema that is sent.
 enum Asked {
     /// The properties of an object.
     Of(Fields, ElicitationSchema),
-    /// Anything else becomes the one field of a form.
+    /// The only field of a form, for any other type.
     Single(Rule, PrimitiveSchemaDefinition),
 }
 
@@ -94,7 +98,7 @@ impl<'a> Form<'a> {
         Ok(Self { shape: known.unwrap_or_else(Self::shape::<T>)?, key })
     }
 
-    /// What is the same for every key, made once.
+    /// Makes the part that is the same for every key.
     #[cold]
     fn shape<T: FormType>() -> Result<&'static Shape, FormTypeError> {
         let shape = Shape::of::<T>().map_err(|why| FormTypeError { type_name: std::any::type_name::<T>(), why });
@@ -102,11 +106,11 @@ impl<'a> Form<'a> {
         shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
     }
 
-    /// The key that a question for a `T` has by default: the type's name, `Units` as `units`, and `answer` for a plain type.
+    /// The default key of a question for a `T`: the type's name, `Units` as `units`, and `answer` for a plain type.
     pub(crate) fn default_key<T: FormType>() -> String {
         let name = T::schema_name();
         let name = without_option(&name);
-        // Rust's own types have lower-case names here: `boolean`, `string`, `uint8`.
+        // The schema names of Rust's own types are lower-case: `boolean`, `string`, `uint8`.
         if !name.starts_with(|c: char| c.is_ascii_uppercase()) {
             return "answer".to_owned();
         }
@@ -139,17 +143,17 @@ impl<'a> Form<'a> {
         InputRequest::Elicitation(ElicitRequest::new(self.params(message)))
     }
 
-    /// What it asks.
+    /// The parameters of the question with this message.
     pub(crate) fn params(&self, message: String) -> ElicitRequestParams {
         ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: self.schema() }
     }
 
-    /// By what the question with this message is known again.
+    /// The fingerprint of the question with this message.
     pub(crate) fn fingerprint(&self, message: &str) -> Fingerprint {
         of_form(message, self.key, &self.shape.digest)
     }
 
-    /// Checks an answer against the schema, then makes the type of it.
+    /// Checks an answer against the schema, then deserialises it.
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, InvalidAnswer> {
         let value = match &self.shape.fields {
             Asked::Of(fields, _) => Value::Object(fields.check(content)?),
@@ -158,7 +162,8 @@ impl<'a> Form<'a> {
         made_of(value)
     }
 
-    /// As [`read`](Self::read), of an answer as JSON text. Of a form with one field, nothing else is made than its value.
+    /// Reads an answer that is JSON text, as [`read`](Self::read) does. For a form with one field, only that value is
+    /// deserialised.
     pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, InvalidAnswer> {
         match &self.shape.fields {
             Asked::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
@@ -167,7 +172,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// The name of a type; of an option, that of what it may have.
+/// The name of a type, without the prefix of an option.
 fn without_option(name: &str) -> &str {
     name.strip_prefix("Nullable_").unwrap_or(name)
 }
@@ -177,10 +182,10 @@ fn made_of<T: FormType>(value: Value) -> Result<T, InvalidAnswer> {
 }
 
 fn unfit(error: serde_json::Error) -> InvalidAnswer {
-    InvalidAnswer::whole(format!("does not fit: {error}"))
+    InvalidAnswer::whole(format!("is not valid: {error}"))
 }
 
-/// The member of this name of an object that is JSON text. The others are passed over.
+/// The member of this name of an object that is JSON text. Other members are skipped.
 fn member(json: &str, name: &str) -> serde_json::Result<Option<Value>> {
     let mut text = serde_json::Deserializer::from_str(json);
     let found = text.deserialize_map(Member(name))?;
@@ -282,7 +287,7 @@ impl Shape {
     }
 }
 
-/// What a schema can say of an object beside its properties, and a form cannot.
+/// Keywords that a schema of an object can have beside its properties, and a form cannot.
 const UNBOUNDED: [&str; 12] = [
     "additionalProperties",
     "unevaluatedProperties",
@@ -298,14 +303,14 @@ const UNBOUNDED: [&str; 12] = [
     "$ref",
 ];
 
-/// The formats of strings that the protocol has.
+/// The string formats that the protocol has.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
-/// Those that it does not have, and answers are checked by all the same.
+/// String formats that the protocol does not have, and that are checked in answers all the same.
 const OUR_FORMATS: [&str; 4] = ["uuid", "ip", "ipv4", "ipv6"];
 
-/// The names of the fields as the type declares them. Where it has flattened parts, and does not say: first what is required, in that order,
-/// then the others, by name.
+/// The names of the fields in the order of their declaration. If the type has flattened parts, which hide that order:
+/// the required fields first, in their order, then the others by name.
 fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let mut names: Vec<String> = properties.into_iter().flat_map(|fields| fields.keys().cloned()).collect();
@@ -314,7 +319,7 @@ fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
     names
 }
 
-/// rmcp's elicitation schema, if it can carry all that this schema says.
+/// rmcp's elicitation schema, if it can express everything in this schema.
 fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let fields = properties.into_iter().flatten().map(|(name, field)| {
@@ -328,7 +333,7 @@ fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
     Ok(asked)
 }
 
-/// A field as rmcp carries it, if it can carry all that its schema says but for what is checked here alone.
+/// A field as rmcp represents it, if it can express everything in its schema except what is checked here only.
 fn carried(what: &str, field: &Value) -> Result<PrimitiveSchemaDefinition, String> {
     let mut wanted = field.clone();
     match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
@@ -361,7 +366,7 @@ fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {
     wanted.keys().map(String::as_str).find(|keyword| carried.get(keyword).is_none())
 }
 
-/// Whether a value may be null: that of an `Option`.
+/// Whether a value may be null, as for an `Option`.
 fn is_nullable(field: &Value) -> bool {
     let list = |keyword: &str| field.get(keyword).and_then(Value::as_array).into_iter().flatten();
     list("type").any(|name| name == "null")
@@ -369,12 +374,12 @@ fn is_nullable(field: &Value) -> bool {
         || list("enum").any(Value::is_null)
 }
 
-/// Rewrites what `schemars` says of a field into the few keywords of an elicitation schema.
+/// Rewrites the schema that `schemars` generates for a field into the few keywords of an elicitation schema.
 fn plain_field(field: Value) -> Value {
     let Value::Object(mut field) = field else {
         return field;
     };
-    // `Option<T>`: the field is absent from `required`, which says it all.
+    // `Option<T>`: the field is absent from `required`, which is enough.
     if let Some(Value::Array(types)) = field.get_mut("type") {
         types.retain(|name| name != "null");
         if let [only] = types.as_slice() {
@@ -396,7 +401,7 @@ fn plain_field(field: Value) -> Value {
     if field.get("default").is_some_and(Value::is_null) {
         field.remove("default");
     }
-    // `uint32`, `double` and so on: Rust's names for what the type checks anyway.
+    // `uint32`, `double` and so on: Rust's names for what deserialising checks anyway.
     if matches!(field.get("type").and_then(Value::as_str), Some("integer" | "number")) {
         field.remove("format");
     }
@@ -482,7 +487,7 @@ mod tests {
 
     fn read<T: FormType>(key: &str, content: Value) -> Result<T, String> {
         let form = Form::of::<T>(key).unwrap();
-        // An answer of the past is read from its text, and comes to the same.
+        // A recorded answer is read from its text, with the same result.
         let recalled: Result<T, InvalidAnswer> = form.read_text(&content.to_string());
         let read: Result<T, InvalidAnswer> = form.read(&content);
         assert_eq!(read.is_ok(), recalled.is_ok(), "{content}");
@@ -675,7 +680,7 @@ mod tests {
 
         assert_eq!(read("n", json!({})), Ok(None::<u8>));
         assert_eq!(read("n", json!({"n": 3.0})), Ok(Some(3u8)));
-        assert!(read::<Option<u8>>("n", json!({"n": ""})).is_err(), "which is no number");
+        assert!(read::<Option<u8>>("n", json!({"n": ""})).is_err(), "an empty text is not a number");
         assert_eq!(read("yes", json!({})), Ok(None::<bool>));
 
         #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -685,7 +690,7 @@ mod tests {
         assert_eq!(Form::default_key::<Option<String>>(), "answer");
     }
 
-    /// An answer to what was asked before this was an optional field still counts.
+    /// An answer that was asked for before the field became optional still counts.
     #[test]
     fn an_option_has_the_fingerprint_of_what_it_may_have() {
         let of = |form: Result<Form<'_>, FormTypeError>| form.unwrap().fingerprint("Well?");

@@ -1,4 +1,4 @@
-//! A failed attempt at an effect, as it travels in a state in the place of the effect's value.
+//! A failed attempt at an effect, which travels in a state in place of the effect's value.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use super::journal::RecordedFailure;
 pub(crate) struct Attempt {
     pub(crate) step: Option<String>,
     pub(crate) failure: RecordedFailure,
-    /// As it travels in a state, in the place of a value. It is no JSON: an instance that does not know of attempts takes it for a value
-    /// that it cannot read, and does not run the effect.
+    /// The text that travels in a state in place of a value. It is not JSON: an instance that does not know attempts
+    /// fails to read it as a value, and does not run the effect.
     pub(crate) text: String,
 }
 
@@ -30,12 +30,12 @@ impl Attempt {
         Self { step: written.step, text: format!("{}{json}", Self::MARK), failure }
     }
 
-    /// Whether this is an attempt, and not a value.
+    /// Whether this is an attempt and not a value.
     pub(crate) fn is(text: &str) -> bool {
         text.starts_with(Self::MARK)
     }
 
-    /// None for what is no attempt, or one of a kind that is not known here.
+    /// Reads an attempt. None for a value, and for an attempt of an unknown kind.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let Written { step, failure } = serde_json::from_str(text.strip_prefix(Self::MARK)?).ok()?;
         Some(Self { step, failure, text: text.to_owned() })

@@ -1,7 +1,7 @@
-//! Bytes that only the ring can read and write: key id (8 bytes), nonce (24), ciphertext and tag (16).
+//! Bytes that only holders of the ring can read and write: key id (8 bytes), nonce (24), ciphertext and tag (16).
 //!
-//! The token and the records of a ledger are both made of these, each with keys and a context of its own: what is authenticated
-//! beside the ciphertext, with the key id in it. The nonce is bound by the cipher itself.
+//! Tokens and the records of a ledger both consist of these, each with keys and a context of its own. The context is
+//! authenticated with the ciphertext and contains the key id. The cipher itself binds the nonce.
 
 use chacha20::{R20, hchacha};
 use ring::aead::{self, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
@@ -9,17 +9,17 @@ use zeroize::Zeroizing;
 
 use super::ring::{DerivedKey, DerivedRing, KeyId};
 
-/// Random for everything that is sealed. 24 bytes are enough to draw without ever looking back.
+/// A random nonce for everything that is sealed. 24 bytes are enough to draw nonces without a record of earlier ones.
 pub(crate) type Nonce = [u8; 24];
 
 pub(super) const KEY_ID_BYTES: usize = size_of::<KeyId>();
 const HEAD_BYTES: usize = KEY_ID_BYTES + size_of::<Nonce>();
 
-/// What is to be sealed, with room around it for what comes before and after, so that it is encrypted where it is.
+/// Bytes to be sealed, with space before and after them, so that they are encrypted in place.
 pub(crate) struct Plaintext(Vec<u8>);
 
 impl Plaintext {
-    /// Nothing so far, with room for this many bytes.
+    /// An empty plaintext with space for this many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let mut all = Vec::with_capacity(HEAD_BYTES + bytes + CHACHA20_POLY1305.tag_len());
         all.extend_from_slice(&[0; HEAD_BYTES]);
@@ -47,7 +47,7 @@ impl<T: AsRef<[u8]> + ?Sized> From<&T> for Plaintext {
     }
 }
 
-/// Encrypts and authenticates. What is sealed in one context opens in no other.
+/// Encrypts and authenticates. Bytes that were sealed in one context do not open in another.
 pub(crate) fn seal<C: AsRef<[u8]>>(
     ring: &DerivedRing,
     nonce: Nonce,
@@ -61,12 +61,12 @@ pub(crate) fn seal<C: AsRef<[u8]>>(
     let (cipher, nonce) = of_message(key, &nonce);
     let tag = cipher
         .seal_in_place_separate_tag(nonce, Aad::from(context(key.id)), &mut sealed[HEAD_BYTES..])
-        .expect("what is sealed here is far shorter than what the cipher can take");
+        .expect("sealed bytes are far shorter than the limit of the cipher");
     sealed.extend_from_slice(tag.as_ref());
     sealed
 }
 
-/// Verifies and decrypts, in place, or says why not.
+/// Verifies and decrypts in place, or returns why the bytes do not open.
 pub(crate) fn open<C: AsRef<[u8]>>(
     ring: &DerivedRing,
     context: impl FnOnce(KeyId) -> C,
@@ -85,15 +85,15 @@ pub(crate) fn open<C: AsRef<[u8]>>(
 /// Why sealed bytes do not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unopened {
-    #[error("it is too short to have been sealed")]
+    #[error("the bytes are too short to have been sealed")]
     Short,
-    #[error("no key of this ring sealed it")]
+    #[error("no key of this ring sealed the bytes")]
     UnknownKey(KeyId),
-    #[error("it was changed, or belongs elsewhere")]
+    #[error("the bytes were changed, or belong to another place")]
     Tampered,
 }
 
-/// XChaCha20-Poly1305: the first 16 bytes of a nonce go into a key for the one message, the others into the nonce of
+/// XChaCha20-Poly1305: the first 16 bytes of a nonce go into a key for this message, the others into the nonce of
 /// ChaCha20-Poly1305 under that key.
 fn of_message(key: &DerivedKey, nonce: &Nonce) -> (LessSafeKey, aead::Nonce) {
     let (salt, rest) = nonce.split_first_chunk::<16>().expect("a nonce has 24 bytes");

@@ -1,12 +1,12 @@
-//! Numbers as they were written, for programs in which `serde_json` keeps them so. Digests of what fits an integer of 64 bits or a double
-//! are those of every other program; whatever does not has a spelling of its own.
+//! Numbers with all of their digits, for programs in which `serde_json` keeps them. Integers of 64 bits and doubles
+//! have the same digests as in every other program; other numbers have an encoding of their own.
 
 use super::digest::{BEYOND_INTEGERS, spell_double, spell_integer, spell_length};
 
-/// Writes what a number of JSON means: equal numbers give equal bytes, and no two others do.
+/// Writes a JSON number by its meaning: equal numbers give equal bytes and different numbers different bytes.
 pub(super) fn spell(text: &str, out: &mut Vec<u8>) {
     let Some(decimal) = Decimal::read(text) else {
-        // Its exponent alone is longer than any that is counted with. It is equal to what is written in the same way.
+        // Its exponent is too long to compute with, so the number is compared by its text.
         out.push(b'w');
         spell_length(text.len(), out);
         out.extend_from_slice(text.as_bytes());
@@ -16,7 +16,8 @@ pub(super) fn spell(text: &str, out: &mut Vec<u8>) {
         return spell_integer(integer, out);
     }
     match text.parse::<f64>() {
-        // Of all numbers that are read as a double, one is how the double is written. The others are not the double.
+        // Many numbers are read as this double, and one of them is how the double is written. Only that one is the
+        // double.
         Ok(double) if double.is_finite() && Decimal::read(&format!("{double:e}")) == Some(decimal.clone()) => {
             spell_double(double, out);
         }
@@ -24,7 +25,8 @@ pub(super) fn spell(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// A number: its digits as an integer, times a power of ten. The first and the last digit are not zero, and zero has none.
+/// A number: its digits as an integer, times a power of ten. The first and the last digit are not zero, and zero has no
+/// digits.
 #[derive(Clone, PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -33,7 +35,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// None when the exponent has more digits than are counted with.
+    /// Reads a number. None if its exponent is too long to compute with.
     fn read(text: &str) -> Option<Self> {
         let (is_negative, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
@@ -49,7 +51,7 @@ impl Decimal {
         Some(Self { is_negative, digits: digits.to_owned(), exponent })
     }
 
-    /// The integer that it is, if it is one of 64 bits and a sign.
+    /// The integer value, if it is an integer of 64 bits and a sign.
     fn integer(&self) -> Option<i128> {
         if self.digits.is_empty() {
             return Some(0);
@@ -154,7 +156,7 @@ mod tests {
         }
     }
 
-    /// A million digits are written in a moment, and no exponent is written out.
+    /// A million digits are quick to write, and an exponent is never expanded.
     #[test]
     fn what_is_long_takes_no_longer_than_it_is() {
         let long = format!("{}.{}e-99", "9".repeat(500_000), "7".repeat(500_000));

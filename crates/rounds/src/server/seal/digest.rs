@@ -1,4 +1,4 @@
-//! Digests of JSON by what it means, so that equal requests have equal digests however they were spelled.
+//! Digests of JSON by its meaning, so that equal requests have equal digests however they were written.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::envelope::FlowId;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// Of the arguments of a call. Absent arguments and `{}` are equal.
+    /// Digest of the arguments of a call. Absent arguments and `{}` are equal.
     pub(crate) fn of_arguments(arguments: Option<&JsonObject>) -> Self {
         match arguments {
             Some(arguments) => Self::of_members("arguments", arguments),
@@ -22,49 +22,49 @@ impl Digest {
         }
     }
 
-    /// Of the answers that came with a leg. A ledger sees it: without the flow's name, which no ledger sees, nobody can check
-    /// a guess by it.
+    /// Digest of the answers of a leg. A ledger sees it, but not the flow's id, without which a guess of the answers
+    /// cannot be checked.
     pub(crate) fn of_answers(flow: FlowId, answers: &InputResponses) -> Self {
         let Self(answers) = Self::of_members("answers", answers);
         Self::of_parts("answered", &[&flow.as_bytes()[..], &answers].concat())
     }
 
-    /// Of the name of whoever is calling.
+    /// Digest of the name of a principal.
     pub(crate) fn of_principal(name: &str) -> Self {
         Self::of_parts("principal", name.as_bytes())
     }
 
-    /// The first half, for what only has to be known again: it travels in every token of a durable flow, and is in every claim that a ledger
-    /// in memory keeps.
+    /// The first half of the digest, where only equality matters: it travels in every token of a durable flow, and is
+    /// in every claim of a ledger in memory.
     pub(crate) fn half(self) -> Fingerprint {
         let mut half = Fingerprint::default();
         half.copy_from_slice(&self.0[..size_of::<Fingerprint>()]);
         half
     }
 
-    /// Of the name of an effect of one flow, as a ledger sees it.
+    /// Digest of the name of an effect of one flow, as a ledger sees it.
     pub(crate) fn of_once(flow: FlowId, name: &str) -> Self {
         Self::of_parts("once", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
-    /// Of a state that is kept in the ledger.
+    /// Digest of a state that is kept in the ledger.
     pub(crate) fn of_spill(state: &[u8]) -> Self {
         Self::of_parts("spill", state)
     }
 
-    /// Of an effect of one flow: the same whenever it is tried, and known to nobody else.
+    /// Digest of an effect of one flow, for its idempotency key: the same for every attempt. Ledgers do not see it.
     pub(crate) fn of_effect(flow: FlowId, name: &str) -> Self {
         Self::of_parts("effect", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
-    /// Of what a type looks like in a form.
+    /// Digest of the form of a type.
     pub(crate) fn of_shape(shape: &Value) -> Self {
         let mut canonical = Vec::with_capacity(1024);
         spell(shape, &mut canonical);
         Self::of_parts("shape", &canonical)
     }
 
-    /// The digest that has these bytes.
+    /// The digest with these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -91,17 +91,17 @@ impl Digest {
 }
 
 impl FlowId {
-    /// The name by which a ledger knows the flow. It says nothing of the flow's own name, which digests and idempotency keys
-    /// are made of.
+    /// The id by which a ledger knows the flow. It does not reveal the flow's own id, from which digests and
+    /// idempotency keys are computed.
     pub(crate) fn in_ledger(self) -> Self {
         Self::from_bytes(Digest::of_parts("flow", self.as_bytes()).half())
     }
 }
 
-/// By what a question is known again.
+/// Identifies a question on a later leg.
 pub(crate) type Fingerprint = [u8; 16];
 
-/// The fingerprint of a question that is a form. What the form looks like was digested before, once for its type.
+/// The fingerprint of a question that is a form. The digest of the form was computed before, once for its type.
 pub(crate) fn of_form(message: &str, key: &str, shape: &Digest) -> Fingerprint {
     let mut canonical = Vec::with_capacity(256);
     spell_text(message, &mut canonical);
@@ -124,7 +124,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// At once, as a formatter for each byte is slow: these are in spans, and in the keys of effects.
+/// Writes all digits at once, because a formatter for each byte is slow: ids are in spans and in the keys of effects.
 pub(super) fn write_hex<const N: usize>(bytes: &[u8; N], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut digits = [[0; 2]; N];
     for (byte, pair) in bytes.iter().zip(&mut digits) {
@@ -133,7 +133,8 @@ pub(super) fn write_hex<const N: usize>(bytes: &[u8; N], f: &mut fmt::Formatter<
     f.write_str(std::str::from_utf8(digits.as_flattened()).map_err(|_| fmt::Error)?)
 }
 
-/// Writes what a value means: equal values give equal bytes, and no two others do, as every part says what it is and how long.
+/// Writes a value by its meaning: equal values give equal bytes and different values different bytes, because every
+/// part has a type and a length.
 fn spell(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(b'n'),
@@ -152,7 +153,7 @@ fn spell(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// By their names, whatever the order in which they came. As a rule they are in order already.
+/// Sorts members by name. They usually are in order already.
 fn spell_members<'a>(members: impl Members<'a>, out: &mut Vec<u8>) {
     let mut spell_each = |members: &mut dyn ExactSizeIterator<Item = Member<'a>>| {
         out.push(b'o');
@@ -174,7 +175,7 @@ fn spell_members<'a>(members: impl Members<'a>, out: &mut Vec<u8>) {
 
 type Member<'a> = (&'a String, &'a Value);
 
-/// What has members: a map of any kind.
+/// A map of any kind.
 trait Members<'a>: IntoIterator<Item = Member<'a>, IntoIter: ExactSizeIterator + Clone> {}
 
 impl<'a, M: IntoIterator<Item = Member<'a>, IntoIter: ExactSizeIterator + Clone>> Members<'a> for M {}
@@ -185,15 +186,15 @@ fn spell_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A number without a fraction is an integer, also when it was written `1.0` or `1e0`. Integers are exact: order
-/// 9007199254740993 is not its neighbour, as it would be among doubles.
+/// A number without a fraction is an integer, also if it was written `1.0` or `1e0`. Integers are exact: order
+/// 9007199254740993 differs from its neighbour, unlike among doubles.
 fn spell_number(number: &Number, out: &mut Vec<u8>) {
     match number.as_i128() {
         Some(integer) if integer.unsigned_abs() < BEYOND_INTEGERS => spell_integer(integer, out),
         _ if is_exact() => super::decimal::spell(&number.to_string(), out),
         _ => {
             let double = number.as_f64().unwrap_or(f64::NAN);
-            // Exact: the doubles in this range that have no fraction are integers of 65 bits.
+            // Exact: the doubles in this range without a fraction are integers of 65 bits.
             match double.fract() == 0.0 && double.abs() < BEYOND_INTEGERS as f64 {
                 true => spell_integer(double as i128, out),
                 false => spell_double(double, out),
@@ -202,11 +203,11 @@ fn spell_number(number: &Number, out: &mut Vec<u8>) {
     }
 }
 
-/// The least number that is too large for an integer of 64 bits.
+/// The smallest number that is too large for an integer of 64 bits.
 pub(super) const BEYOND_INTEGERS: u128 = 1 << 64;
 
-/// Whether numbers are kept as they were written, and not as integers of 64 bits and doubles: some crate of this program has switched on
-/// `serde_json/arbitrary_precision`.
+/// Whether numbers keep the digits that were written, and are not integers of 64 bits and doubles: a crate of this
+/// program enables `serde_json/arbitrary_precision`.
 fn is_exact() -> bool {
     Number::from_i128(i128::MAX).is_some()
 }
@@ -221,7 +222,7 @@ pub(super) fn spell_double(double: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&double.to_be_bytes());
 }
 
-/// Seven bits to a byte, the lowest first; all but the last have the eighth bit set.
+/// Writes seven bits to a byte, the lowest first; all but the last byte have the eighth bit set.
 pub(super) fn spell_length(mut length: usize, out: &mut Vec<u8>) {
     while length >= 0x80 {
         out.push(length as u8 | 0x80);
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(Digest::of_arguments(None), parsed("{}"));
     }
 
-    /// As in a program that has `serde_json` keep the order of members.
+    /// As in a program in which `serde_json` keeps the order of members.
     #[test]
     fn members_that_are_not_in_order_are_put_in_order() {
         let (a, b, one, two) = ("a".to_owned(), "b".to_owned(), json!(1), json!(2));
@@ -291,7 +292,7 @@ mod tests {
         assert_ne!(digest(big), digest(json!({"order": "9007199254740993"})));
     }
 
-    /// Whatever the features of `serde_json`: tokens are opened by programs that were built with others.
+    /// With any features of `serde_json`: programs that were built with other features open the same tokens.
     #[test]
     fn a_digest_is_the_same_in_every_build() {
         let arguments: Value = serde_json::from_str(
@@ -307,7 +308,8 @@ mod tests {
         for integer in [0_i64, 1, -1, 1 << 53] {
             assert_eq!(digest(json!({ "n": integer })), digest(json!({ "n": integer as f64 })), "{integer}");
         }
-        // Where numbers are kept as they were written, a double is written with as many digits as tell it from others, and is that number.
+        // If numbers keep their digits, a double is written with as many digits as distinguish it from others, and is
+        // that number.
         if !is_exact() {
             for integer in [-(1 << 60), i64::MIN] {
                 assert_eq!(digest(json!({ "n": integer })), digest(json!({ "n": integer as f64 })), "{integer}");
@@ -318,7 +320,7 @@ mod tests {
         assert_ne!(digest(json!({"n": 1e300})), digest(json!({"n": 1e301})));
     }
 
-    /// Without lengths, what one value ends with could be what the next begins with.
+    /// Without lengths, the end of one value could be the beginning of the next.
     #[test]
     fn no_part_runs_into_the_next() {
         let all = [
@@ -361,12 +363,12 @@ mod tests {
         let answers = InputResponses::from([("a".to_owned(), json!(1))]);
         assert_ne!(Digest::of_answers(one, &answers), Digest::of_answers(other, &answers));
         assert_ne!(Digest::of_once(one, "charge"), Digest::of_once(other, "charge"));
-        assert_ne!(Digest::of_once(one, "charge"), Digest::of_effect(one, "charge"), "the key is nobody else's");
+        assert_ne!(Digest::of_once(one, "charge"), Digest::of_effect(one, "charge"), "a ledger does not see the key");
         assert!(one.in_ledger() != one && one.in_ledger() != other.in_ledger());
         assert_eq!(one.in_ledger(), FlowId::from_bytes([1; 16]).in_ledger());
     }
 
-    /// An answer goes through JSON on its way to another instance, and has to come out as it went in.
+    /// An answer is written as JSON on its way to another instance, and must not change.
     #[test]
     fn a_number_survives_being_written_and_read() {
         let number: Value = serde_json::from_str("5.026328072615539e-296").unwrap();

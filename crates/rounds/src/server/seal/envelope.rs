@@ -1,4 +1,4 @@
-//! The envelope: what a token carries, and everything it is bound to.
+//! The envelope: the contents of a token, and everything it is bound to.
 
 use std::{fmt, time::Duration};
 
@@ -15,23 +15,23 @@ use super::{
 use crate::shared::clock::Timestamp;
 pub(crate) use crate::shared::kind::{Method, QuestionKind};
 
-/// The layout of [`Envelope`]. Changes with every change of its fields or their meaning.
+/// The version of the layout of [`Envelope`]. It changes with every change of the fields or their meaning.
 const VERSION: u8 = 2;
 
-/// How far ahead of ours the clock of the instance that minted a token may be.
+/// How far ahead of ours the clock of the instance that issued a token may be.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// Names a flow: 128 random bits, the same for all of its rounds.
+/// The id of a flow: 128 random bits, the same for all of its rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowId([u8; 16]);
 
 impl FlowId {
-    /// The flow of this name.
+    /// The flow id with these bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of the name.
+    /// The bytes of the id.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for FlowId {
     }
 }
 
-/// What a request has to agree with for a token to be opened by it.
+/// What a request has to match before its token is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binding {
     pub(crate) principal: Option<Digest>,
@@ -58,7 +58,7 @@ pub(crate) struct Binding {
     pub(crate) arguments: Digest,
 }
 
-/// When a token was issued, and until when it is good.
+/// When a token was issued, and when it expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Span {
     pub(crate) issued_at: Timestamp,
@@ -67,26 +67,26 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Until when the token may still look good to some instance of a fleet, and so until when its use is remembered.
+    /// Until when some instance of a fleet may still accept the token, and so until when its use is recorded.
     pub(crate) fn remembered_until(&self) -> Timestamp {
         self.expires_at + CLOCK_SKEW
     }
 
-    /// The same of the flow, and so of the effects it has had.
+    /// The same for the flow, and so for its effects.
     pub(crate) fn deadline_remembered_until(&self) -> Timestamp {
         self.deadline + CLOCK_SKEW
     }
 }
 
-/// Everything a flow knows between two legs. [`from_bytes`](Self::from_bytes) reads one from what was in a token. One that is only
-/// written borrows what it is bound to, and the keys of its questions.
+/// The state of a flow between two legs. [`from_bytes`](Self::from_bytes) reads one from the contents of a token. An
+/// envelope that is only written borrows its binding and the keys of its questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Envelope<B = Binding, K = String> {
     pub(crate) flow: FlowId,
     pub(crate) round: u32,
     pub(crate) span: Span,
     pub(crate) binding: B,
-    /// The questions of this round. An answer to anything else is not looked at.
+    /// The questions of this round. Answers to other questions are ignored.
     pub(crate) asked: Vec<Asked<K>>,
     pub(crate) resume: Resume,
 }
@@ -97,33 +97,32 @@ pub(crate) struct Asked<K = String> {
     pub(crate) kind: QuestionKind,
 }
 
-/// How the flow goes on.
+/// How the flow continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resume {
-    /// By calling the handler again, with what the flow has come to so far.
+    /// Call the handler again, with what the flow has recorded so far.
     Handler(Kept),
-    /// By waking the handler that waits under the flow's name.
+    /// Wake the handler that waits under the flow's id.
     Frame,
     /// As `Journal`, from before the texts of questions were kept. It is read, and no longer written.
     JournalWithoutTexts(PagesWithoutTexts),
-    /// By either of the ways of calling it again. What that takes is too large for a token, and is in the ledger: this is its
-    /// digest.
+    /// Call the handler again. Its state is too large for a token, and is in the ledger: this is its digest.
     Spilled(Digest),
     /// As `Handler`, for a flow in which the library asked on the handler's behalf.
     Posed(Kept, Posing),
     /// As `Frame`, on the instance of this name.
     FrameAt(String),
-    /// By calling the handler again, to go through what it has been through already.
+    /// Call the handler again, to replay this journal.
     Journal(Pages),
 }
 
 impl Resume {
-    /// By calling the handler again.
+    /// Calls the handler again.
     pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
         if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
     }
 
-    /// Leaves the token, and gives what is to be kept in the ledger instead. None where there is nothing to leave.
+    /// Replaces the state by its digest, and returns the state for the ledger. None if there is nothing to spill.
     pub(crate) fn spill(&mut self) -> Option<Vec<u8>> {
         if matches!(self, Self::Frame | Self::FrameAt(_) | Self::Spilled(_)) {
             return None;
@@ -133,7 +132,7 @@ impl Resume {
         Some(state)
     }
 
-    /// The state that the handler kept itself: the one part that may be large.
+    /// The state that the handler kept itself, which is the only part that may be large.
     fn state(&self) -> Option<&str> {
         match self {
             Self::Handler(kept) | Self::Posed(kept, _) => kept.state.as_deref(),
@@ -141,24 +140,24 @@ impl Resume {
         }
     }
 
-    /// Whether a leg that goes on from here knows the value of this effect, and so does not ask the ledger for it.
+    /// Whether a leg that continues from here knows the value of this effect, and so does not ask the ledger for it.
     pub(crate) fn carries(&self, name: &str) -> bool {
         match self {
             Self::Handler(kept) | Self::Posed(kept, _) => {
                 kept.onces.iter().any(|(known, text)| known == name && !Attempt::is(text))
             }
             Self::Journal(pages) => pages.entries.iter().any(|entry| entry.is_once(name)),
-            // Nothing else is written with values of effects in it: what spills is looked at before it does.
+            // No other variant is written with values of effects: this is called before a state spills.
             Self::Frame | Self::FrameAt(_) | Self::Spilled(_) | Self::JournalWithoutTexts(_) => false,
         }
     }
 
-    /// Whether the handler waits somewhere, instead of being called again.
+    /// Whether the handler waits on some instance and is not called again.
     pub(crate) fn waits(&self) -> bool {
         matches!(self, Self::Frame | Self::FrameAt(_))
     }
 
-    /// How the handler is called again. What was spilled comes from the ledger, and is refused when it is not what was left there.
+    /// How the handler is called again. A spilled state comes from the ledger, and is refused if its digest differs.
     pub(crate) fn again(self, spilled: Option<&[u8]>) -> Result<Again, Refusal> {
         let resume = match self {
             Self::Spilled(digest) => {
@@ -181,43 +180,43 @@ impl Resume {
     }
 }
 
-/// How a handler is called again: with what it finds again and what was asked on its behalf, or with its journal.
+/// How a handler is called again: with its records and the questions asked on its behalf, or with its journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Again {
     Handler(Kept, Posing),
     Journal(Pages),
 }
 
-/// What a handler that is called again finds again.
+/// The records of a handler that is called again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// What was answered so far.
+    /// The answers so far.
     pub(crate) settled: Vec<(String, Settled)>,
     /// The values of its effects, as JSON text, by name.
     pub(crate) onces: Vec<(String, String)>,
-    /// The state that it kept itself.
+    /// The state that the handler kept itself.
     pub(crate) state: Option<String>,
 }
 
 /// What the library did on a handler's behalf.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Posing {
-    /// What it asked.
+    /// The questions it asked.
     pub(crate) posed: Vec<PosedQuestion>,
-    /// What steps came by without asking, as JSON text, by name.
+    /// The values of steps that did not ask, as JSON text, by name.
     pub(crate) known: Vec<(String, String)>,
 }
 
-/// A question that the library asked, so that its answer is not taken for one to another question of the same key.
+/// A question that the library asked, so that its answer does not count for another question with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PosedQuestion {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
-    /// How often it was asked again, as the answer did not fit.
+    /// How often it was asked again, because the answer was not valid.
     pub(crate) asked_again: u32,
 }
 
-/// An answer of an earlier round. The wire carries the latest round's only.
+/// An answer of an earlier round. The wire carries only the answers of the latest round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Settled {
     /// The answer as it came, as JSON text.
@@ -231,7 +230,7 @@ pub(crate) enum Settled {
 
 impl Settled {
     pub(crate) fn accepted(kind: QuestionKind, content: &Value) -> Self {
-        // Quicker than by `Display`.
+        // Faster than `Display`.
         let json = serde_json::to_string(content).expect("a value is JSON");
         Self::Accepted { kind, json }
     }
@@ -240,7 +239,7 @@ impl Settled {
 impl<B: Serialize, K: Serialize> Envelope<B, K> {
     /// The plaintext of a token.
     pub(crate) fn to_plaintext(&self) -> Plaintext {
-        // Most are not longer, and need no second piece of memory.
+        // Most tokens are shorter, and need no second allocation.
         let mut start = Plaintext::with_capacity(512 + self.resume.state().map_or(0, str::len));
         start.extend([VERSION]);
         postcard::to_extend(self, start).expect("an envelope has no type that postcard cannot write")
@@ -248,7 +247,7 @@ impl<B: Serialize, K: Serialize> Envelope<B, K> {
 }
 
 impl Envelope {
-    /// Reads a token's plaintext. To be bound to a request it still has to pass [`check`](Self::check).
+    /// Reads the plaintext of a token. It is bound to a request only after [`check`](Self::check).
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
         match bytes.split_first() {
             Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
@@ -259,7 +258,7 @@ impl Envelope {
         }
     }
 
-    /// Whether this request, now, may go on with the flow.
+    /// Whether this request may continue the flow now.
     pub(crate) fn check(&self, request: &Binding, now: Timestamp) -> Result<(), Refusal> {
         let held = [
             (self.binding.principal == request.principal, Refusal::Principal),
@@ -267,7 +266,8 @@ impl Envelope {
             (self.binding.target == request.target, Refusal::Target),
             (self.binding.arguments == request.arguments, Refusal::Arguments),
             (self.span.issued_at <= now + CLOCK_SKEW, Refusal::FromTheFuture),
-            // A round never outlives its flow, so that a passed deadline would always look like an expired round.
+            // Checked first, because a round never outlives its flow and a passed deadline would always look like an
+            // expired round.
             (now < self.span.deadline, Refusal::DeadlinePassed),
             (now < self.span.expires_at, Refusal::Expired),
         ];
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(spilled.clone().again(Some(&[&left[..], &[0]].concat())), Err(Refusal::SpillGone));
         assert_eq!(spilled.spill(), None, "it spills once");
         assert_eq!(Resume::Frame.spill(), None, "a handler that waits leaves nothing");
-        // Sealed under the same key for the same place, and still no way to call a handler.
+        // Sealed under the same key for the same claim, but not a way to call a handler.
         for odd in [Resume::Frame, Resume::FrameAt("a".to_owned()), Resume::Spilled(Digest::of_spill(b""))] {
             let odd = postcard::to_stdvec(&odd).unwrap();
             let spilled = Resume::Spilled(Digest::of_spill(&odd));
@@ -405,8 +405,8 @@ mod tests {
         assert_eq!(spilled.again(Some(&left)), Ok(read));
     }
 
-    /// Fixed key, nonce and clock. A change here is a change of the format: raise the version and keep the old token
-    /// as one that is refused.
+    /// Fixed key, nonce and clock. A change here changes the format: raise the version, and keep the old token as one
+    /// that is refused.
     #[test]
     fn the_format_is_pinned_by_a_golden_token() {
         let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(Envelope::from_bytes(&opened), Ok(envelope()));
     }
 
-    /// Its arguments were digested in another way: the binding could not be checked.
+    /// Its arguments were digested in another way, so its binding could not be checked.
     #[test]
     fn a_token_of_the_first_version_is_refused() {
         let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");

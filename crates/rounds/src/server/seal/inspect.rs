@@ -1,4 +1,4 @@
-//! Looking into a token, for whoever has its keys: what `rounds open` prints.
+//! The contents of a token, for holders of its keys: what `rounds open` prints.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::shared::{clock::Timestamp, escape::Escaped};
 
-/// What is in a token. It is for looking at: what a handler is given went through far more checks.
+/// The contents of a token, for inspection. What a handler gets has passed further checks.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenedToken {
@@ -20,44 +20,45 @@ pub struct OpenedToken {
     pub flow: FlowId,
     /// The round whose questions the token carries.
     pub round: u32,
-    /// When it was sealed.
+    /// When the token was sealed.
     pub issued_at: Timestamp,
     /// When the round expires.
     pub expires_at: Timestamp,
     /// When the flow ends.
     pub deadline: Timestamp,
-    /// A digest of whoever the flow belongs to, if it belongs to anybody.
+    /// A digest of the principal that the flow belongs to, if it has one.
     pub principal: Option<Digest>,
-    /// What was requested.
+    /// The method that was requested.
     pub method: Method,
-    /// Of which tool, prompt or resource.
+    /// The name of the tool or prompt, or the URI of the resource.
     pub target: String,
     /// A digest of the arguments.
     pub arguments: Digest,
     /// The questions of this round.
     pub asked: Vec<(String, QuestionKind)>,
-    /// Whether the handler waits in memory for the answers, instead of being called again with them.
+    /// Whether the handler waits in memory for the answers and is not called again with them.
     pub waits: bool,
-    /// The answers of earlier rounds: the content as JSON, or how it was refused.
+    /// The answers of earlier rounds: the content as JSON, or how the question was refused.
     pub settled: Vec<(String, Result<String, &'static str>)>,
-    /// The effects that have happened, by name, with their values as JSON; an attempt that failed as `!` and its failure as JSON.
+    /// The effects that have run, by name, with their values as JSON; a failed attempt as `!` and its failure as JSON.
     pub onces: Vec<(String, String)>,
-    /// What a durable handler has been through, an entry each.
+    /// The journal of a durable handler, one text for each entry.
     pub journal: Vec<String>,
-    /// What the handler kept.
+    /// The state that the handler kept.
     pub state: Option<String>,
-    /// Whether the state was too large for the token. Then the ledger has what else there is to see.
+    /// Whether the state was too large for the token. The ledger has the rest then.
     pub spilled: bool,
     pages: Option<Pages>,
 }
 
 impl OpenedToken {
-    /// Opens a token with the ring and the audience it was sealed with. Whether it is still good is not looked at.
+    /// Opens a token with the ring and the audience it was sealed with. It does not check whether the token has
+    /// expired.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when it is no token, no key of the ring sealed it for this audience, it was changed, or it is of a version that is not
-    /// known here.
+    /// [`Refusal`] if the text is not a token, if no key of the ring sealed it for this audience, if it was changed, or
+    /// if its version is not known.
     pub fn open(keys: &KeyRing, audience: &str, token: &str) -> Result<Self, Refusal> {
         let ring = keys.derive(Purpose::State, audience);
         let plaintext = token::open(&ring, token.len(), token)?;
@@ -99,15 +100,16 @@ impl OpenedToken {
         })
     }
 
-    /// The journal of a durable handler as JSON, to be kept for a test that replays it: `{"version": 2, "entries": [...],
-    /// "texts": [...], "open": [...]}`. None for a token of another shape. What was answered is in it, as it is in the token.
+    /// The journal of a durable handler as JSON, to be saved for a test that replays it:
+    /// `{"version": 2, "entries": [...], "texts": [...], "open": [...]}`. None for a token of another shape. It
+    /// contains the user's answers, as the token does.
     pub fn journal_json(&self) -> Option<String> {
         self.pages.as_ref().map(Pages::to_json)
     }
 }
 
-/// A line for each thing. Names and values are those of a client or of a handler: what is not fit for a terminal is escaped, line breaks
-/// included.
+/// Prints a line for each part. Names and values come from a client or a handler: characters that could harm a terminal
+/// are escaped, including line breaks.
 impl fmt::Display for OpenedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let after = |moment: Timestamp| moment.since(self.issued_at).as_secs();

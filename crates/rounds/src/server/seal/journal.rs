@@ -1,4 +1,4 @@
-//! A journal as a token carries it: what a durable handler has been through, entry by entry.
+//! A journal as a token carries it: the operations of a durable handler, entry by entry.
 
 use std::{fmt, sync::Arc};
 
@@ -7,33 +7,33 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{digest::Fingerprint, envelope::Settled};
 use crate::shared::clock::Timestamp;
 
-/// One thing that a handler has been through.
+/// One operation of a handler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Entry {
     /// A question was answered.
     Answer { key: String, question: Fingerprint, answer: Settled },
-    /// A question could not be asked of this client, and was answered otherwise or not at all.
+    /// A question could not be asked of this client. Its replacement value or its error was used.
     Unasked { key: String, question: Fingerprint },
-    /// A question was answered with something that does not fit, and asked again.
+    /// A question was answered with something invalid, and was asked again.
     Misfit { key: String, question: Fingerprint, problem: String },
-    /// An effect happened, and came to this value, as JSON text.
+    /// An effect ran, with this value as JSON text.
     Once { name: String, value: String },
-    /// The time was looked at.
+    /// The handler read the time.
     Now(Timestamp),
-    /// Random bytes were drawn.
+    /// The handler drew random bytes.
     Random([u8; 32]),
-    /// The handler found that it has this change.
+    /// The handler checked for this change, and has it.
     Patched(String),
-    /// All so far was put into the client's hands.
+    /// The client got everything recorded so far.
     Checkpoint,
-    /// An attempt at an effect failed, and the handler went on from there.
+    /// An attempt at an effect failed, and the handler continued.
     Failed { name: String, failure: RecordedFailure },
-    /// A question was not answered in its time.
+    /// A question was not answered in time.
     Late { key: String, question: Fingerprint },
 }
 
 impl fmt::Display for Entry {
-    /// As the log tells it: what it is, and nothing of what it holds.
+    /// A description for the log: the kind and name of the entry, without its value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer { key, .. }
@@ -41,7 +41,7 @@ impl fmt::Display for Entry {
             | Self::Misfit { key, .. }
             | Self::Late { key, .. } => f.write_str(&question(key)),
             Self::Once { name, .. } | Self::Failed { name, .. } => write!(f, "the effect `{name}`"),
-            Self::Now(_) => f.write_str("a look at the time"),
+            Self::Now(_) => f.write_str("a reading of the time"),
             Self::Random(_) => f.write_str("random bytes"),
             Self::Patched(id) => write!(f, "the change `{id}`"),
             Self::Checkpoint => f.write_str("a checkpoint"),
@@ -64,7 +64,7 @@ impl Entry {
         }
     }
 
-    /// The name of an effect; of anything else, none.
+    /// The name of an effect, or empty for any other entry.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Once { name, .. } | Self::Failed { name, .. } => name,
@@ -78,8 +78,8 @@ impl Entry {
     }
 }
 
-/// The entries of a journal: those that came with the leg, which no longer change and are shared, then those written since.
-/// On the wire they are one list.
+/// The entries of a journal: those that came with the leg, which no longer change and are shared, then those written
+/// since. On the wire they are one list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entries {
     pub(crate) past: Arc<Vec<Entry>>,
@@ -91,7 +91,7 @@ impl Entries {
         self.past.iter().chain(&self.since)
     }
 
-    /// All of them, for a leg that goes through them again.
+    /// All entries, for a leg that replays them.
     pub(crate) fn into_past(self) -> Arc<Vec<Entry>> {
         let Self { mut past, since } = self;
         if !since.is_empty() {
@@ -127,13 +127,14 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// What a token carries of a journal.
+/// A journal in a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pages {
     pub(crate) entries: Entries,
-    /// What was asked in the latest of the entries that are questions, by their place: for a log, should it be another question now.
+    /// The text of the latest answered questions, by their index among the entries, for a log message if the question
+    /// has changed.
     pub(crate) texts: Vec<(usize, Text)>,
-    /// The questions that are open, as they were asked.
+    /// The open questions, as they were asked.
     pub(crate) open: Vec<Waiting>,
 }
 
@@ -143,11 +144,11 @@ pub(crate) struct Waiting {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
     pub(crate) text: Text,
-    /// When its own time is over, if it has less or more than its round.
+    /// When its own timeout passes, if it has one.
     pub(crate) until: Option<Timestamp>,
 }
 
-/// What was asked, as far as a log shows it.
+/// The text of a question, as far as a log shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text(pub(crate) String);
 
@@ -155,7 +156,7 @@ impl Text {
     /// How many characters are kept.
     pub(crate) const CHARS: usize = 256;
 
-    /// Of how many questions that were answered the text is kept.
+    /// For how many answered questions the text is kept.
     pub(crate) const KEPT: usize = 8;
 
     #[cfg(any(test, feature = "test"))]
@@ -192,13 +193,13 @@ impl From<PagesWithoutTexts> for Pages {
 }
 
 impl Pages {
-    /// As it is saved for people and for tests. Unlike in a token, the version comes along.
+    /// The journal as JSON, for people and for tests. Unlike in a token, it has a version.
     pub(crate) fn to_json(&self) -> String {
         let saved = Saved { version: Saved::<()>::VERSION, pages: self };
         serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote, and what it wrote before there were texts.
+    /// Reads what [`to_json`](Self::to_json) wrote, also before it had texts.
     #[cfg(any(test, feature = "test"))]
     pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         let Saved { version, .. } = serde_json::from_str::<Saved<serde::de::IgnoredAny>>(json)?;
@@ -207,7 +208,9 @@ impl Pages {
             1 => serde_json::from_str::<Saved<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
             _ => {
                 let known = Saved::<()>::VERSION;
-                let error = format!("a journal of version {version}, and this reads up to version {known}");
+                let error = format!(
+                    "the journal has version {version}, and this build reads up to version {known}: use a newer one"
+                );
                 Err(serde::de::Error::custom(error))
             }
         }
@@ -226,12 +229,12 @@ impl<P> Saved<P> {
     const VERSION: u32 = 2;
 }
 
-/// The failure of an attempt, as it travels in a state. New kinds go to the end.
+/// The failure of an attempt, as it travels in a state. Add new kinds at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RecordedFailure {
-    /// `FlowError::Failed`, with its words.
+    /// `FlowError::Failed`, with its text.
     Failed(String),
-    /// `FlowError::Retry`, with the words of its source.
+    /// `FlowError::Retry`, with the text of its source.
     Retry(String),
     /// `FlowError::Protocol`. Its data is JSON text.
     Protocol { code: i32, message: String, data: Option<String> },

@@ -1,7 +1,7 @@
-//! Sealing: everything a flow knows, encrypted into `requestState` and bound to the request it belongs to.
+//! Sealing: the state of a flow, encrypted into `requestState` and bound to the request it belongs to.
 //!
-//! [`KeyRing`] holds the keys, [`token`] the wire format, [`envelope`] what is inside and what it is bound to.
-//! The format and the reasons for it are in the guide, [`token`](crate::guide::token).
+//! [`KeyRing`] holds the keys, [`token`] the wire format, [`envelope`] the contents and their bindings. The format and
+//! the reasons for it are in the guide, [`token`](crate::guide::token).
 
 pub(crate) mod attempt;
 pub(crate) mod cipher;

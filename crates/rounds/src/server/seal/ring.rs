@@ -1,4 +1,4 @@
-//! The key ring: which keys seal, which open, and how the keys for each purpose are derived from them.
+//! The key ring: the keys that seal, the keys that open, and the keys derived from them for each purpose.
 
 use std::{
     collections::VecDeque,
@@ -13,23 +13,23 @@ use zeroize::Zeroizing;
 
 use super::Digest;
 
-/// The shortest key a ring takes, in bytes.
+/// The shortest key that a ring accepts, in bytes.
 pub(crate) const MIN_KEY_BYTES: usize = 32;
 
 /// The keys of a server or a fleet: the first one seals, all of them open.
 ///
 /// # Rotation
 ///
-/// Replace a key in three steps, each on every instance before the next begins, and no flow notices:
-/// append the new key (it opens, the old one still seals), move it to the front (it seals, the old one still
-/// opens), and drop the old one after a flow deadline has passed. [`Rounds::set_keys`](crate::Rounds::set_keys)
-/// does each step without a restart.
+/// Replace a key in three steps, each on every instance before the next begins, and no flow is interrupted: append the
+/// new key (it opens, the old one still seals), move it to the front (it seals, the old one still opens), and remove
+/// the old one after a flow deadline has passed. [`Rounds::set_keys`](crate::Rounds::set_keys) does each step without a
+/// restart.
 ///
 /// # Secrets
 ///
 /// Keys are at least 32 bytes, are wiped from memory on drop, and are never printed: `Debug` shows an id for each,
-/// which tells two keys apart and says nothing of either. What seals a token is never a key of the ring itself but one
-/// derived from it for that purpose and audience.
+/// which distinguishes keys and reveals nothing about them. A token is never sealed with a key of the ring itself, but
+/// with one derived from it for that purpose and audience.
 ///
 /// ```
 /// use rounds::KeyRing;
@@ -47,46 +47,47 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// A ring of one random key that exists in this process only: what [`Rounds::new`](crate::Rounds::new) uses.
+    /// A ring of one random key that exists only in this process. [`Rounds::new`](crate::Rounds::new) uses it.
     ///
-    /// A restart forgets it, and every flow that was open ends with the frozen error.
+    /// A restart loses the key, and every open flow ends with the frozen error.
     ///
     /// # Panics
     ///
-    /// If the operating system has no randomness to give, as nothing can be sealed safely then.
+    /// If the operating system provides no randomness, because nothing can be sealed safely then.
     pub fn ephemeral() -> Self {
         let mut key = Zeroizing::new(vec![0; MIN_KEY_BYTES]);
         getrandom::fill(&mut key).expect("the operating system provides randomness");
         Self { keys: vec![key], ephemeral: true }
     }
 
-    /// A ring of these keys, the first of which seals.
+    /// A ring of these keys. The first one seals.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] when there is no key, one is shorter than 32 bytes, or one is there twice.
+    /// [`KeyError`] if there is no key, if one is shorter than 32 bytes, or if one is listed twice.
     pub fn from_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Result<Self, KeyError> {
         let keys = keys.into_iter().map(|key| Zeroizing::new(key.as_ref().to_vec()));
         Self::from_keys(keys.zip(1..).map(|(key, place)| Ok((place, key))))
     }
 
-    /// A ring of hex-encoded keys, the first of which seals.
+    /// A ring of hex-encoded keys. The first one seals.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] as for [`from_bytes`](Self::from_bytes), and when a key is not hexadecimal.
+    /// [`KeyError`] as for [`from_bytes`](Self::from_bytes), and if a key is not hexadecimal.
     pub fn from_hex<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Result<Self, KeyError> {
         let keys = keys.into_iter().zip(1..);
         Self::from_keys(keys.map(|(key, place)| Ok((place, decode_hex(key.as_ref(), place)?))))
     }
 
-    /// A ring read from a file: one hex key a line, blank lines and lines that begin with `#` ignored.
+    /// A ring read from a file: one hex key a line; blank lines and lines that begin with `#` are ignored.
     ///
-    /// `(umask 077; rounds keygen > keys)` writes such a file. Where others than its owner can read it, that is logged as a warning.
+    /// `(umask 077; rounds keygen > keys)` writes such a file. A warning is logged if users other than its owner can
+    /// read it.
     ///
     /// # Errors
     ///
-    /// [`KeyError`] naming the line that is wrong and why, or the reason the file could not be read.
+    /// [`KeyError`] with the line that is wrong and why, or with the reason why the file could not be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeyError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -125,7 +126,7 @@ impl KeyRing {
     /// The keys of this ring for one purpose and audience.
     pub(crate) fn derive(&self, purpose: Purpose, audience: &str) -> DerivedRing {
         let keys: Vec<_> = self.keys.iter().map(|key| DerivedKey::new(key, purpose, audience)).collect();
-        // Only what seals tokens is ever looked for.
+        // Only the ids of token keys are ever looked up.
         if self.ephemeral && matches!(purpose, Purpose::State) {
             remember_ephemeral(keys.iter().map(|key| key.id));
         }
@@ -133,7 +134,8 @@ impl KeyRing {
     }
 }
 
-/// Says so if a key file can be read by more than its owner. Only a regular file is looked at: what comes through a pipe has other rules.
+/// Logs a warning if a key file can be read by users other than its owner. Checks regular files only, because the mode
+/// of a pipe means something else.
 #[cfg(unix)]
 fn warn_if_open(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
@@ -143,8 +145,8 @@ fn warn_if_open(path: &Path) {
         let (path, mode) = (path.display(), file.mode() & 0o777);
         tracing::warn!(
             target: "rounds",
-            "the key file {path} can be read by others than its owner (mode {mode:o}): who has a key can read and forge every state; \
-             chmod 600 it, and replace the key if others may have read it"
+            "the key file {path} can be read by users other than its owner (mode {mode:o}), and a key lets its reader read and forge every \
+             state: run `chmod 600` on it, and replace the key if another user may have read it"
         );
     }
 }
@@ -164,55 +166,55 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// Why a key ring could not be made. Places are counted from one: lines for a file, positions otherwise.
+/// Why a key ring could not be made. Keys are counted from one: lines of a file, positions otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// There is no key at all.
+    /// There is no key.
     #[error("the key ring is empty: it needs at least one key of {MIN_KEY_BYTES} bytes; `rounds keygen` prints one")]
     Empty,
     /// A key is too short.
     #[error("key {place} has {bytes} bytes and needs at least {MIN_KEY_BYTES}; `rounds keygen` prints a good one")]
     Short {
-        /// Which key, or which line of the file.
+        /// The number of the key, or of its line in the file.
         place: usize,
-        /// How long it is.
+        /// The length of the key in bytes.
         bytes: usize,
     },
     /// A key is in the ring twice.
     #[error("key {place} is the same as key {first}: remove one of them")]
     Duplicate {
-        /// Which key, or which line of the file.
+        /// The number of the key, or of its line in the file.
         place: usize,
-        /// Where it stands already.
+        /// The number of the first occurrence.
         first: usize,
     },
-    /// A key is not written in hexadecimal.
+    /// A key is not hexadecimal.
     #[error("key {place} is not hexadecimal: {why}")]
     NotHex {
-        /// Which key, or which line of the file.
+        /// The number of the key, or of its line in the file.
         place: usize,
-        /// What is wrong with it.
+        /// The problem with the key.
         why: &'static str,
     },
     /// The key file could not be read.
     #[error("cannot read the key file {path}")]
     Unreadable {
-        /// The file's path.
+        /// The path of the file.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// What a derived key is for. Keys of different purposes have nothing in common.
+/// The purpose of a derived key. Keys of different purposes are independent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Purpose {
     /// Sealing `requestState`.
     State,
-    /// Sealing what a ledger keeps.
+    /// Sealing the records of a ledger.
     Record,
-    /// Sealing what the instances of a fleet say to each other.
+    /// Sealing the messages between the instances of a fleet.
     Message,
 }
 
@@ -226,11 +228,11 @@ impl Purpose {
     }
 }
 
-/// Names a derived key in a token. It is derived from the derived key, so that it says nothing of the ring's key and
-/// the same key under another audience has another id.
+/// The id of a derived key, as tokens contain it. It is derived from the derived key, so it reveals nothing about the
+/// ring's key, and the same key with another audience has another id.
 pub(crate) type KeyId = [u8; 8];
 
-/// A ring's keys, derived for one purpose and audience.
+/// The keys of a ring, derived for one purpose and audience.
 pub(crate) struct DerivedRing {
     keys: Vec<DerivedKey>,
 }
@@ -243,7 +245,7 @@ impl DerivedRing {
     }
 
     pub(crate) fn sealing(&self) -> &DerivedKey {
-        // A ring has at least one key: `KeyRing` cannot be made without.
+        // A ring has at least one key: a `KeyRing` without one cannot be made.
         &self.keys[0]
     }
 
@@ -260,14 +262,15 @@ pub(crate) struct DerivedKey {
 impl DerivedKey {
     fn new(key: &[u8], purpose: Purpose, audience: &str) -> Self {
         let mut secret = Zeroizing::new([0; 32]);
-        // A label ends with a zero byte, so that no label and audience run into another.
+        // A label ends with a zero byte, so that different labels and audiences give different input.
         expand(key, &[purpose.label(), audience.as_bytes()], &mut secret[..]);
         let mut id = KeyId::default();
         expand(&secret[..], &[b"rounds/key-id/1"], &mut id);
         Self { id, secret }
     }
 
-    /// By what a ledger knows a principal's share: the same wherever this key is, and a digest that nobody makes without it.
+    /// The id of a principal's share in a ledger: the same on every instance with this key, and impossible to compute
+    /// without the key.
     pub(crate) fn share(&self, principal: Digest) -> [u8; 16] {
         let mut share = [0; 16];
         expand(&self.secret[..], &[b"rounds/share/1\0", principal.as_bytes()], &mut share);
@@ -281,8 +284,8 @@ fn expand(secret: &[u8], info: &[&[u8]], out: &mut [u8]) {
         .expect("32 bytes are within what HKDF-SHA-256 can expand to");
 }
 
-/// The ids of this process's ephemeral keys, the newest last, so that a token sealed by another `Rounds` of the same
-/// process can be told from a forged one in the log.
+/// The ids of this process's ephemeral keys, the newest last. With them the log distinguishes a token that another
+/// `Rounds` of the same process sealed from a forged one.
 static EPHEMERAL: Mutex<VecDeque<KeyId>> = Mutex::new(VecDeque::new());
 const EPHEMERAL_KEPT: usize = 1024;
 
@@ -380,7 +383,7 @@ mod tests {
         assert!(!is_ephemeral_of_this_process(shared.sealing().id));
     }
 
-    /// A file that is gone when the test is over.
+    /// A file that is removed at the end of the test.
     mod tempfile {
         use std::{
             path::{Path, PathBuf},

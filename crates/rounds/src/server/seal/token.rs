@@ -1,4 +1,4 @@
-//! The token: what `requestState` looks like on the wire.
+//! The token: `requestState` as it is on the wire.
 //!
 //! `r1.` and then, as canonical unpadded base64url, key id (8 bytes), nonce (24), ciphertext and tag (16).
 
@@ -13,7 +13,7 @@ use super::{
 
 const PREFIX: &str = "r1.";
 
-/// Encrypts and authenticates what a token carries.
+/// Encrypts and authenticates the contents of a token.
 pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: impl Into<Plaintext>) -> String {
     let bytes = cipher::seal(ring, nonce, context, plaintext);
     let mut token = String::with_capacity(PREFIX.len() + bytes.len().div_ceil(3) * 4);
@@ -22,7 +22,7 @@ pub(crate) fn seal(ring: &DerivedRing, nonce: Nonce, plaintext: impl Into<Plaint
     token
 }
 
-/// What no other kind of sealed bytes has: the prefix.
+/// The context of tokens: the prefix, which no other kind of sealed bytes has.
 fn context(key: KeyId) -> [u8; PREFIX.len() + KEY_ID_BYTES] {
     let mut context = [0; PREFIX.len() + KEY_ID_BYTES];
     context[..PREFIX.len()].copy_from_slice(PREFIX.as_bytes());
@@ -30,13 +30,13 @@ fn context(key: KeyId) -> [u8; PREFIX.len() + KEY_ID_BYTES] {
     context
 }
 
-/// Verifies and decrypts a token, or says why not.
+/// Verifies and decrypts a token, or returns why it was refused.
 pub(crate) fn open(ring: &DerivedRing, limit: usize, token: &str) -> Result<Vec<u8>, Refusal> {
     if token.len() > limit {
         return Err(Refusal::TooLong);
     }
     let encoded = token.strip_prefix(PREFIX).ok_or(Refusal::NotAToken)?;
-    // This engine refuses padding, the other alphabet, and bits left over: one token has one spelling.
+    // This engine rejects padding, the other alphabet, and left-over bits: a token has exactly one spelling.
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Refusal::NotAToken)?;
     cipher::open(ring, context, bytes).map_err(|unopened| match unopened {
         Unopened::Short => Refusal::NotAToken,
