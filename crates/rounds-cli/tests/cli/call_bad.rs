@@ -42,7 +42,7 @@ async fn what_a_server_says_instead_of_a_result_is_told_in_a_sentence() {
         (state_only, "has not finished after 10 rounds"),
         (asks(json!({"q": form("Again?", json!({}), &[])})), "has not finished after 10 rounds"),
         (question(json!({"method": "elicitation/create", "params": {"message": "?", "requestedSchema": 7}})), "schema"),
-        (question(json!({"method": "no/question"})), "is no question"),
+        (question(json!({"method": "no/question"})), "is not a question"),
         (json!({"result": {"resultType": "input_required", "requestState": "x".repeat(10 << 20)}}), "10485760 bytes"),
     ] {
         let raw = Raw::start([reply]).await;

@@ -1,4 +1,4 @@
-//! Answers: what a person, or whoever stands in for one, says to a question.
+//! Answers of a user, or of a responder that stands in for one.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use crate::shared::{check::InvalidAnswer, kind::QuestionKind};
 
-/// What is said to a question.
+/// An answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum UserAnswer {
-    /// A form, filled in. With nothing in it, it is a form accepted as it stands.
+    /// A form, filled in. Without content, it is a form that was accepted as it is.
     Form(JsonObject),
-    /// Consent to visit the page. Whether what it is for has happened there is between the page and the server.
+    /// Consent to visit the page. It does not mean that the user has completed it.
     Visit,
-    /// No. Only a person who was shown the question can say this.
+    /// The user declined. Use it only if a user saw the question.
     Decline,
-    /// Neither yes nor no: the question was put away, or nobody answered in time.
+    /// Neither accepted nor declined: the user dismissed the question, or did not answer in time.
     Cancel,
-    /// What the model said.
+    /// The response of the model.
     Sample(Box<CreateMessageResult>),
     /// The client's roots.
     Roots(ListRootsResult),
@@ -36,7 +36,7 @@ impl UserAnswer {
             Self::Sample(result) => serde_json::to_value(result),
             Self::Roots(result) => serde_json::to_value(result),
         };
-        // rmcp's types are objects with text for keys, which is all that JSON asks for.
+        // rmcp's types are objects with string keys, which JSON can express.
         sent.unwrap_or_default()
     }
 
@@ -68,30 +68,31 @@ impl UserAnswer {
     }
 }
 
-/// Why an answer was not taken. Nothing has been sent, and what was answered before stands.
+/// Why an answer was rejected. Nothing has been sent, and an earlier answer is kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// Nothing was asked under this key.
     #[error("nothing was asked under {key:?}")]
     NotAsked {
-        /// The key.
+        /// The key of the answer.
         key: String,
     },
-    /// The question wants something else: a form is not a page, and only these two can be declined or cancelled.
+    /// The question wants another kind of answer: a form is not a page, and only these two can be declined or
+    /// cancelled.
     #[error("{key:?} wants {}", wants(*.wanted))]
     OtherKind {
         /// The question's key.
         key: String,
-        /// What it wants.
+        /// The kind that it wants.
         wanted: QuestionKind,
     },
-    /// A field is wrong, and this says which and why.
+    /// The answer is not valid. The error says which field is wrong and why.
     #[error("{key:?}: {problem}")]
     Invalid {
         /// The question's key.
         key: String,
-        /// What is wrong.
+        /// The problem with the answer.
         problem: InvalidAnswer,
     },
 }

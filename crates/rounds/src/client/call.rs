@@ -1,4 +1,4 @@
-//! A call: what is to be called and with what, from the first leg to the last.
+//! A call: its target and arguments, from the first leg to the last.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::{Pending, SendError, Server, leg::Leg};
 use crate::shared::kind::Method;
 
-/// How long a server's state may be by default, in bytes.
+/// Default length limit of a server's state, in bytes.
 const MAX_STATE: usize = 1 << 20;
 
-/// A call of a tool, for a prompt or of a resource, that may take several rounds.
+/// A call of a tool, a prompt or a resource that may take several rounds.
 ///
-/// It is a value: it can be kept, compared, serialised and sent more than once, each time as a call of its own.
+/// It is a value: it can be kept, compared, serialised and sent more than once, each time as a new call.
 ///
 /// ```
 /// use rmcp::object;
@@ -77,20 +77,20 @@ impl Call {
         Self { method, target, arguments, meta: JsonObject::new(), max_state: None, suggestions: BTreeMap::new() }
     }
 
-    /// Sends this with the `_meta` of every leg, for traces and the like. What the protocol itself keeps there is not
-    /// for a caller to say, and is left out.
+    /// Sends this with the `_meta` of every leg, for traces and the like. Keys that belong to the protocol are left
+    /// out.
     pub fn with_meta(mut self, meta: JsonObject) -> Self {
         self.meta = meta;
         self
     }
 
-    /// Carries states of up to this many bytes. The default is 1 MiB.
+    /// Sets the length limit of the server's state, in bytes. The default is 1 MiB.
     pub fn with_max_state(mut self, bytes: usize) -> Self {
         self.max_state = Some(bytes);
         self
     }
 
-    /// Which of the three requests it is.
+    /// The method: one of three.
     pub fn method(&self) -> Method {
         self.method
     }
@@ -100,16 +100,17 @@ impl Call {
         &self.target
     }
 
-    /// What it is called with.
+    /// The arguments of the call.
     pub fn arguments(&self) -> Option<&JsonObject> {
         self.arguments.as_ref()
     }
 
-    /// Sends the first leg and waits for what becomes of it. Dropping the future tells the server that nobody waits.
+    /// Sends the first leg and waits for the response. If the future is dropped, the request is cancelled at the
+    /// server.
     ///
     /// # Errors
     ///
-    /// See [`SendError`]. There is no limit of time: [`drive`](super::drive) has one.
+    /// See [`SendError`]. There is no timeout: [`drive`](super::drive) has one.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
         self.send_to(&server.into()).await
     }
@@ -123,7 +124,7 @@ impl Call {
     }
 }
 
-/// Without what was typed, which does not belong in a log.
+/// Prints no answers, which must not be logged.
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
@@ -134,40 +135,40 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What became of a leg.
+/// The outcome of a leg.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Sent {
     /// The call has ended.
     Done(Done),
-    /// The server wants to know something first.
+    /// The server asks questions first.
     Asks(Pending),
-    /// The server asks nothing, and wants to be called again with its state: after a moment, as [`drive`](super::drive)
-    /// does. There is nothing to answer; [`Pending::send`] is all there is to do.
+    /// The server asks nothing, and wants to be called again with its state after a moment, as [`drive`](super::drive)
+    /// does. Call [`Pending::send`]; there is nothing to answer.
     Later(Pending),
-    /// A tool call goes on as a task, which is polled for with `tasks/get`.
+    /// A tool call continues as a task, which is polled with `tasks/get`.
     Task(Box<CreateTaskResult>),
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Done {
-    /// What the tool returned. It may say that it failed: see [`Done::is_error`].
+    /// The result of the tool. It may report a failure: see [`Done::is_error`].
     Tool(CallToolResult),
     /// The prompt.
     Prompt(GetPromptResult),
-    /// What is in the resource.
+    /// The contents of the resource.
     Resource(ReadResourceResult),
 }
 
 impl Done {
-    /// Whether a tool says that it failed.
+    /// Whether the result reports a failure of the tool.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Tool(result) if result.is_error == Some(true))
     }
 
-    /// All the text in it, line by line; what is not text is left out.
+    /// All texts in the result, joined by line breaks; other content is left out.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = match self {
             Self::Tool(result) => result.content.iter().filter_map(block).collect(),
@@ -184,7 +185,7 @@ impl Done {
             Self::Prompt(result) => serde_json::to_value(result),
             Self::Resource(result) => serde_json::to_value(result),
         };
-        // rmcp's results are objects with text for keys, which is all that JSON asks for.
+        // rmcp's results are objects with string keys, which JSON can express.
         json.unwrap_or_default()
     }
 }
@@ -200,7 +201,7 @@ fn contents(contents: &ResourceContents) -> Option<&str> {
     }
 }
 
-/// A method by its name on the wire, in what is saved.
+/// Writes a method by its name on the wire into a saved call.
 mod wire_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -212,6 +213,6 @@ mod wire_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
         let name = String::deserialize(deserializer)?;
-        Method::from_name(&name).ok_or_else(|| D::Error::custom("no method that may be answered with a question"))
+        Method::from_name(&name).ok_or_else(|| D::Error::custom("not a method that may be answered with a question"))
     }
 }

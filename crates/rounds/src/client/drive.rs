@@ -1,4 +1,4 @@
-//! The driver: a call from its first leg to its last, with somebody to answer and limits that fit people.
+//! The driver: runs a call from its first leg to its last, with a responder and with limits that suit people.
 
 use std::{
     fmt,
@@ -20,30 +20,30 @@ use crate::shared::{
     kind::QuestionKind,
 };
 
-/// Runs a call, or goes on with a pending one, to its end.
+/// Runs a call, or continues a pending one, to its end.
 ///
-/// Every question goes to the responder; what was answered before is not asked again. A call that the server wants to
-/// have again without asking anything is sent after 50, 100, 200 and then every 250 milliseconds. Time is that of the
-/// [`Server`]'s clock.
+/// Every question goes to the responder; questions that were answered before are not asked again. If the server asks
+/// nothing and wants to be called again, the call is sent after 50, 100, 200 and then every 250 milliseconds. Time is
+/// measured by the [`Server`]'s clock.
 ///
 /// ```no_run
 /// use rmcp::object;
 /// use rounds::client::{UserAnswer, Call, DriveLimits, AskedQuestion, Server, drive};
 ///
 /// # async fn example(client: Server<'_>) -> Result<(), Box<dyn std::error::Error>> {
-/// let ask = async |question: Question| -> Result<Answer, std::io::Error> {
+/// let ask = async |question: AskedQuestion| -> Result<UserAnswer, std::io::Error> {
 ///     println!("{} asks: {}", question.origin(), question.message());
-///     Ok(Answer::Form(object!({"units": "metric"})))
+///     Ok(UserAnswer::Form(object!({"units": "metric"})))
 /// };
-/// let outcome = drive(client, Call::tool("weather", object!({"location": "Paris"})), &ask, Limits::default()).await?;
+/// let outcome = drive(client, Call::tool("weather", object!({"location": "Paris"})), &ask, DriveLimits::default()).await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
 ///
-/// When a leg fails, the responder fails or gives an answer that does not fit, or a limit is exceeded. The error has the
-/// call with all that was answered, where there is one: nothing that somebody typed is lost.
+/// If a leg fails, if the responder fails or returns an answer that is not valid, or if a limit is exceeded. The error
+/// contains the call with all answers so far, if there are any, so no answer is lost.
 pub async fn drive<R: Responder + ?Sized>(
     server: impl Into<Server<'_>>,
     start: impl Into<Start>,
@@ -57,7 +57,7 @@ pub async fn drive<R: Responder + ?Sized>(
     ended.map_err(|stopped| DriveError { stopped: Box::new(stopped), pending: drive.next.into_pending() })
 }
 
-/// Where to start: at the beginning, or in the middle.
+/// Where to start: at the first leg, or at a pending round.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Start {
@@ -88,82 +88,91 @@ impl Start {
     }
 }
 
-/// How a call that was driven ended.
+/// How a driven call ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum DriveOutcome {
     /// With a result.
     Done(Done),
-    /// As a task, which goes on without us.
+    /// As a task, which continues at the server.
     Task(Box<CreateTaskResult>),
 }
 
-/// How a call that is driven gets on.
+/// Progress of a driven call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// A leg is being sent.
     Sending {
-        /// How many rounds there were so far.
+        /// The number of rounds so far.
         rounds: u32,
-        /// The call with its answers, unless it is the first leg. Where the leg is lost, they can be sent again: a server with `rounds` runs
-        /// nothing twice for it.
+        /// The call with its answers, unless it is the first leg. If the leg is lost, they can be sent again: a server
+        /// with `rounds` does not run anything twice because of it.
         pending: Option<&'a Pending>,
     },
-    /// The server wants to know something; the responder is about to be asked.
+    /// The server asks; the responder is about to be asked.
     Asked(&'a Pending),
     /// The server asks nothing, and will be called again.
     Later {
         /// The call.
         pending: &'a Pending,
-        /// After this long.
+        /// After this time.
         wait: Duration,
     },
 }
 
-/// Why a call that was driven did not end with an outcome, and what there is of it.
+/// Why a driven call did not end with an outcome, and the call as far as it got.
 #[derive(Debug)]
 pub struct DriveError {
     stopped: Box<Stopped>,
     pending: Option<Box<Pending>>,
 }
 
-/// What stopped a call that was driven.
+/// Why a driven call stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stopped {
-    /// The server asked once more than it may.
-    #[error("the server has not finished after {most} rounds")]
+    /// The server asked in more rounds than the limit allows.
+    #[error(
+        "the server has not finished after {most} rounds; continue with the pending call, or raise `DriveLimits::with_rounds`"
+    )]
     Rounds {
-        /// How often it may ask.
+        /// The limit of rounds.
         most: u32,
     },
-    /// The server took too long.
-    #[error("the server has not finished after {most:?}, not counting the time in which it was being answered")]
+    /// The server took longer than the limit allows.
+    #[error(
+        "the server has not finished after {most:?}, not counting the time of the answers; continue with the pending call, or raise \
+         `DriveLimits::with_total`"
+    )]
     Total {
-        /// How long it may take.
+        /// The limit of the server's time.
         most: Duration,
     },
-    /// All of it took too long.
-    #[error("the call has not ended after {most:?}")]
+    /// The whole call took longer than the limit allows.
+    #[error(
+        "the call has not ended after {most:?}; continue with the pending call, or raise `DriveLimits::with_longest`"
+    )]
     Longest {
-        /// How long it may take.
+        /// The limit of the whole call's time.
         most: Duration,
     },
-    /// Nobody answered in time, and the question is one that cannot be cancelled.
-    #[error("nobody answered {key:?} within {most:?}")]
+    /// A question that cannot be cancelled was not answered in time.
+    #[error("{key:?} was not answered within {most:?}")]
     NoAnswer {
         /// The question's key.
         key: String,
-        /// How long an answer may take.
+        /// The limit of an answer's time.
         most: Duration,
     },
-    /// The responder does not answer questions of this kind. A server may only ask what was declared to it.
-    #[error("{key:?} is a question of a kind that nobody here answers")]
+    /// The responder does not answer questions of this kind. A server may ask only what was declared to it.
+    #[error(
+        "{key:?} is a question of a kind that the responder does not answer, and that was not declared to the server"
+    )]
     CannotAnswer {
         /// The question's key.
         key: String,
-        /// Its kind.
+        /// The kind of the question.
         kind: QuestionKind,
     },
     /// The responder failed.
@@ -171,11 +180,11 @@ pub enum Stopped {
     Responder {
         /// The question's key.
         key: String,
-        /// The responder's own error.
+        /// The error of the responder.
         source: BoxError,
     },
-    /// The responder gave an answer that does not fit the question.
-    #[error("the answer does not fit the question")]
+    /// The responder returned an answer that is not valid for the question.
+    #[error("the answer is not valid for the question")]
     Answer(#[source] AnswerError),
     /// A leg failed.
     #[error(transparent)]
@@ -183,17 +192,17 @@ pub enum Stopped {
 }
 
 impl DriveError {
-    /// What stopped it.
+    /// Why the call stopped.
     pub fn stopped(&self) -> &Stopped {
         &self.stopped
     }
 
-    /// The call with all that was answered, if the server had asked something.
+    /// The call with all answers so far, if the server has asked.
     pub fn pending(&self) -> Option<&Pending> {
         self.pending.as_deref()
     }
 
-    /// The call with all that was answered, to go on with: by hand, or by [`drive`] with other limits.
+    /// The call with all answers so far, to continue by hand or by [`drive`] with other limits.
     pub fn into_pending(self) -> Option<Pending> {
         self.pending.map(|pending| *pending)
     }
@@ -216,7 +225,7 @@ struct Drive<'a, R: ?Sized> {
     responder: &'a R,
     limits: DriveLimits,
     time: Time,
-    /// What is to be sent. Answers are put in as they come, so that whatever stops the call finds them there.
+    /// The next leg. Answers are added when they arrive, so that they are kept whatever stops the call.
     next: Start,
 }
 
@@ -247,7 +256,7 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
 
     async fn leg(&mut self) -> Result<Sent, Stopped> {
         let Self { server, responder, time, next, .. } = self;
-        // A leg that goes out only to be cancelled may end its flow, and the answers in it with it.
+        // A leg that is sent and then cancelled may end its flow, and its answers would be lost.
         time.is_left()?;
         let pending = if let Start::Pending(pending) = &*next { Some(pending) } else { None };
         responder.progress(&Progress::Sending { rounds: pending.map_or(0, Pending::round), pending });
@@ -268,7 +277,7 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
         self.time.of_server(None, sleep.as_mut()).await
     }
 
-    /// Has everything answered that is open. The clock stands still.
+    /// Has all open questions answered. The time of the server does not count meanwhile.
     async fn ask(&mut self) -> Result<(), Stopped> {
         let Self { server, responder, limits, time, next } = self;
         let Start::Pending(pending) = next else { return Ok(()) };
@@ -298,12 +307,12 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
     }
 }
 
-/// How long to wait before a call that asks nothing is sent again, after so many of them in a row.
+/// How long to wait before a call without questions is sent again, after so many of them in a row.
 fn pause(waits: u32) -> Duration {
     Duration::from_millis((50 << waits.min(3)).min(250))
 }
 
-/// The answer to one question. A timeout is a cancel: nobody has said no.
+/// The answer to one question. A timeout is a cancel, because the user has not declined.
 async fn answer<R: Responder + ?Sized>(
     responder: &R,
     question: AskedQuestion,
@@ -322,7 +331,7 @@ async fn answer<R: Responder + ?Sized>(
     }
 }
 
-/// Waits for all of these at once, up to the first failure. What was answered until then is kept.
+/// Waits for all answers at once, up to the first failure. The answers until then are kept.
 async fn together(
     pending: &mut Pending,
     mut asked: Vec<(AskedQuestion, BoxFuture<'_, Result<UserAnswer, Stopped>>)>,
@@ -349,7 +358,7 @@ async fn together(
 
 /// The time that a call has taken, and may still take.
 ///
-/// What is waited for is pinned where it is: a future that is handed over has room for it twice, and a leg is large.
+/// Awaited futures are pinned in place: a future that is passed by value would be stored twice, and a leg is large.
 struct Time {
     alarm: Alarm,
     began: SystemTime,
@@ -365,7 +374,8 @@ impl Time {
         Self { began: clock.now(), alarm: Alarm { clock, set: None }, longest, total, left: total }
     }
 
-    /// Waits for this, for as long as the server has time left. While somebody thinks, its time stands still.
+    /// Waits for this future while the server has time left. While a pushed question is being answered, the server's
+    /// time does not count.
     async fn of_server<T>(
         &mut self,
         mut thinking: Option<Thinking>,
@@ -395,7 +405,7 @@ impl Time {
         }
     }
 
-    /// Waits for this, for as long as there is time left for all of it. The server's time stands still.
+    /// Waits for this future while the whole call has time left. The server's time does not count.
     async fn of_people<T>(&mut self, future: Pin<&mut impl Future<Output = T>>) -> Result<T, Stopped> {
         let began = self.alarm.clock.now();
         let whole = self.whole(began);
@@ -406,7 +416,8 @@ impl Time {
         }
     }
 
-    /// Whether there is any. A clock may have been set, or have gone on while the machine slept and no timer did.
+    /// Whether time is left. The clock may have been set, or have advanced while the machine was suspended and timers
+    /// were not.
     fn is_left(&self) -> Result<(), Stopped> {
         if self.whole(self.alarm.clock.now()).is_zero() {
             return Err(Stopped::Longest { most: self.longest });
@@ -417,36 +428,36 @@ impl Time {
         Ok(())
     }
 
-    /// How long all of it may still take.
+    /// How long the whole call may still take.
     fn whole(&self, now: SystemTime) -> Duration {
         self.longest.saturating_sub(since(self.began, now))
     }
 }
 
-/// One timer for every limit in turn. To set a timer is dear, and most calls have ended long before it rings.
+/// One timer for every limit in turn. Creating a timer is expensive, and most calls end long before it fires.
 struct Alarm {
     clock: Arc<dyn Clock>,
-    /// When it will ring, and the timer.
+    /// When the timer fires, and the timer.
     set: Option<(SystemTime, BoxFuture<'static, ()>)>,
 }
 
 impl Alarm {
-    /// Becomes ready when this much time has passed since then. A timer that is set to ring before that stays as it is, and is set anew
-    /// once it has rung.
+    /// Resolves when this much time has passed since `now`. A timer that fires earlier is kept, and a new one is
+    /// created once it has fired.
     async fn ring(&mut self, mut now: SystemTime, after: Duration) {
         let Some(due) = now.checked_add(after) else { return self.clock.sleep(after).await };
         while now < due {
             self.set.take_if(|(at, _)| *at > due);
             let (at, timer) = self.set.get_or_insert_with(|| (due, self.clock.sleep(since(now, due))));
             timer.await;
-            // A clock that was set back does not make it earlier than when the timer rang.
+            // Even if the clock was set back, it is not earlier than when the timer fired.
             now = self.clock.now().max(*at);
             self.set = None;
         }
     }
 }
 
-/// Becomes ready when somebody begins or ends to think: never, if there is nobody.
+/// Resolves when the number of pending pushed questions changes; never, if the connection has no host.
 async fn changed(thinking: &mut Option<Thinking>) {
     if let Some(thinkers) = thinking
         && thinkers.changed().await.is_ok()
@@ -458,6 +469,6 @@ async fn changed(thinking: &mut Option<Thinking>) {
 }
 
 fn since(began: SystemTime, now: SystemTime) -> Duration {
-    // A clock that was set back has measured nothing.
+    // A clock that was set back counts as no time.
     now.duration_since(began).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a leg, with a server's fault kept apart from everybody else's.
+//! The errors of a leg. Faults of the server are a type of their own.
 
 use std::fmt;
 
@@ -8,46 +8,46 @@ use serde_json::Value;
 use super::Origin;
 use crate::shared::{escape::write_char, wire::INVALID_REQUEST_STATE};
 
-/// Why a leg did not end with an outcome. The [`Call`](super::Call) or [`Pending`](super::Pending) that was sent is as it
-/// was, so it can be sent again.
+/// Why a leg did not end with an outcome. The [`Call`](super::Call) or [`Pending`](super::Pending) that was sent has
+/// not changed, so it can be sent again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
     /// There are questions without an answer. Nothing was sent.
-    #[error("not everything is answered: {}", short(&keys.join(", ")))]
+    #[error("these questions have no answer yet: {}", short(&keys.join(", ")))]
     Open {
-        /// Their keys.
+        /// The keys of the questions.
         keys: Vec<String>,
     },
-    /// The call is another server's. Nothing was sent.
-    #[error("this call belongs to {asked_by}, and this is {found}")]
+    /// The call belongs to another server. Nothing was sent.
+    #[error("this call belongs to {asked_by}, and this connection is to {found}: send it to the server that asked")]
     OtherServer {
-        /// Who asked.
+        /// The server that asked.
         asked_by: Box<Origin>,
-        /// To whom it was to be sent.
+        /// The server of this connection.
         found: Box<Origin>,
     },
-    /// The connection is one of the legacy era, in which there is nobody to give the answers to: the call would begin anew.
-    /// Nothing was sent.
-    #[error("this call goes on over a connection of 2026-07-28 or later, and this one is older")]
+    /// The connection is of the legacy era, which has no way to send the answers: the call would start from its
+    /// beginning. Nothing was sent.
+    #[error("this call needs a connection with MCP 2026-07-28 or later, and this connection is older: connect again")]
     LegacyConnection,
-    /// The server does not accept the state that it gave: it has expired, was used before, or is a thing of the past.
-    /// [`Pending::start_over`](super::Pending::start_over) begins anew with what was answered.
-    #[error("the server no longer accepts this call's state; start over")]
+    /// The server does not accept its own state: it has expired, was used before, or its flow has ended.
+    /// [`Pending::start_over`](super::Pending::start_over) starts again and suggests the earlier answers.
+    #[error("the server no longer accepts the state of this call: start over")]
     StateRefused(#[source] ErrorData),
-    /// The server answered with an error. Its words are in ours, so that it is not named as the source again.
+    /// The server answered with an error. Its message is part of ours, so it is not the source as well.
     #[error("the server answered with error {}: {}{}", .0.code.0, short(&.0.message), Data(.0.data.as_ref()))]
     Refused(ErrorData),
-    /// The connection failed, or was lost while the leg was under way.
+    /// The connection failed, or was lost during the leg.
     #[error("the connection failed")]
     Connection(#[source] ServiceError),
-    /// The server's response is one that no server may give.
+    /// The server's response breaks the protocol.
     #[error("the server's response cannot be used: {0}")]
     BadServer(#[from] BadServer),
 }
 
 impl SendError {
-    /// What became of a leg that did, or did not, come with a state.
+    /// The error of a leg, which did or did not send a state.
     pub(super) fn of(error: ServiceError, with_state: bool) -> Self {
         match error {
             ServiceError::McpError(error) if with_state && is_refused_state(&error) => Self::StateRefused(error),
@@ -57,7 +57,7 @@ impl SendError {
     }
 }
 
-/// What came with an error, in brackets.
+/// The data of an error, in brackets.
 struct Data<'a>(Option<&'a Value>);
 
 impl fmt::Display for Data<'_> {
@@ -78,44 +78,44 @@ fn is_refused_state(error: &ErrorData) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadServer {
-    /// It wants input, and has neither a question nor a state.
-    #[error("it asks for input, with neither a question nor a state")]
+    /// It requires input, and has neither a question nor a state.
+    #[error("it requires input, with neither a question nor a state")]
     AsksNothing,
-    /// It asks by its result over a connection of the legacy era, which has no such results.
-    #[error("it asks for input in a way that its protocol version does not have")]
+    /// It asks with its result over a connection of the legacy era, which has no such results.
+    #[error("it asks in a way that its protocol version does not have")]
     AsksInLegacyEra,
-    /// Its `resultType` is none that this client knows.
+    /// Its `resultType` is not known to this client.
     #[error("its resultType is {0}")]
     ResultType(String),
-    /// It is not what this method results in.
-    #[error("it is no result of {method}: {why}")]
+    /// It is not a result of this method.
+    #[error("it is not a result of {method}: {why}")]
     Result {
         /// The method that was called.
         method: &'static str,
-        /// What is missing, or what there is too much of.
+        /// The problem with the result.
         why: String,
     },
-    /// Its state is longer than this client carries.
-    #[error("its state has {bytes} bytes, and {most} are carried")]
+    /// Its state is longer than the limit of this client.
+    #[error("its state has {bytes} bytes, and the limit is {most}")]
     StateTooLarge {
-        /// How long it is.
+        /// The length of the state.
         bytes: usize,
-        /// How long it may be.
+        /// The limit of the length.
         most: usize,
     },
-    /// A part of it is not what it has to be.
+    /// A part of it has the wrong type.
     #[error("its {what} is of the wrong type")]
     Unreadable {
-        /// Which part.
+        /// The name of the part.
         what: &'static str,
     },
-    /// It asks more at once than anybody can answer.
+    /// Its questions exceed a limit of this client.
     #[error("its questions are too many or too large: {what}")]
     AsksTooMuch {
-        /// How much of what.
+        /// The limit that was exceeded.
         what: String,
     },
-    /// One of its questions is none.
+    /// One of its questions is malformed.
     #[error("its question {key:?} cannot be asked: {why}")]
     Question {
         /// The question's key.
@@ -125,7 +125,7 @@ pub enum BadServer {
     },
 }
 
-/// A text of somebody else's, cut to what an error message can hold.
+/// A text of a server, cut to a length that suits an error message.
 pub(super) fn short(text: &str) -> Short<'_> {
     Short(text)
 }
@@ -140,7 +140,7 @@ impl fmt::Display for Short<'_> {
     }
 }
 
-/// In quotes, out of which nothing in it gets: what stands behind them is somebody else's word.
+/// Prints the text in quotes and escapes quotes within it, so that a server's text cannot look like ours.
 impl fmt::Debug for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("\"")?;

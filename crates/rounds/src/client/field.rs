@@ -1,4 +1,4 @@
-//! The form model: all that a host needs to know to show a field, and nothing of JSON Schema.
+//! The form model: everything a host needs to show a field, without JSON Schema.
 
 use std::collections::BTreeSet;
 
@@ -10,84 +10,84 @@ use crate::shared::{
     order::arrange,
 };
 
-/// How long the name of a field, or the key of a question, may be, in bytes: errors have them in them.
+/// Length limit of the name of a field and of the key of a question, in bytes, because errors contain them.
 pub(super) const MAX_NAME: usize = 256;
 
-/// How many items a default may have to be looked at.
+/// Limit of items in a default that is checked.
 const MAX_DEFAULT_ITEMS: usize = 1000;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Field {
-    /// What its value is called in an answer.
+    /// The name of its value in an answer.
     pub name: String,
-    /// What to show: its title, or its name where it has none.
+    /// The text to show: its title, or its name if it has no title.
     pub label: String,
-    /// More words for whoever fills it in.
+    /// A longer explanation for the user.
     pub description: Option<String>,
-    /// What it takes.
+    /// The type of its value.
     pub kind: FieldKind,
-    /// Whether an answer has to have it.
+    /// Whether an answer must contain it.
     pub required: bool,
-    /// What it is if nobody says otherwise: to be shown, and to be sent as any other value.
+    /// The default value. Show it, and send it like any other value.
     pub default: Option<Value>,
-    /// What was given here before the call was [started over](super::Pending::start_over), if it still fits.
+    /// The value from before the call was [started over](super::Pending::start_over), if it is still valid.
     pub suggested: Option<Value>,
     schema: Value,
 }
 
-/// What a field takes.
+/// The type of a field's value.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
     /// A text. Lengths count characters.
     Text {
-        /// How short it may be.
+        /// The minimum length.
         min_length: Option<u64>,
-        /// How long it may be.
+        /// The maximum length.
         max_length: Option<u64>,
-        /// What it has to look like.
+        /// The format of the text.
         format: Option<TextFormat>,
     },
     /// A number.
     Number {
-        /// The least.
+        /// The minimum.
         minimum: Option<f64>,
-        /// The most.
+        /// The maximum.
         maximum: Option<f64>,
     },
-    /// A whole number.
+    /// An integer.
     Integer {
-        /// The least.
+        /// The minimum.
         minimum: Option<f64>,
-        /// The most.
+        /// The maximum.
         maximum: Option<f64>,
     },
     /// Yes or no.
     Boolean,
-    /// One of several.
+    /// One of several choices.
     Choice {
-        /// Which.
+        /// The choices.
         choices: Vec<Choice>,
     },
-    /// Some of several.
+    /// Any number of several choices.
     Choices {
-        /// Which.
+        /// The choices.
         choices: Vec<Choice>,
-        /// How many at least.
+        /// The minimum number.
         min: Option<u64>,
-        /// How many at most.
+        /// The maximum number.
         max: Option<u64>,
     },
-    /// Something that this version does not know how to show. Any JSON may be sent; the server will say if it does not fit.
+    /// A type that this version cannot show. Any JSON may be sent; the server rejects it if it is not valid.
     Unknown {
-        /// What the server says of it.
+        /// The field's schema, as the server sent it.
         schema: Value,
     },
 }
 
-/// What a text has to look like.
+/// The format of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextFormat {
@@ -99,7 +99,7 @@ pub enum TextFormat {
     Date,
     /// A date and a time such as `2026-07-28T09:30:00Z`.
     DateTime,
-    /// Something else, which is not checked.
+    /// Another format, which is not checked.
     Other(String),
 }
 
@@ -107,28 +107,28 @@ pub enum TextFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// What is sent.
+    /// The value that is sent.
     pub value: String,
-    /// What is shown.
+    /// The text that is shown.
     pub title: String,
 }
 
 impl Field {
-    /// Checks a value for this field. A whole number that was spelled as a float comes back as one.
+    /// Checks a value for this field. An integer that was written as a float is returned as an integer.
     ///
     /// # Errors
     ///
-    /// Says what is wrong, in words for whoever gave it.
+    /// What is wrong, as a text for the user.
     pub fn check(&self, value: &Value) -> Result<Value, InvalidAnswer> {
         check_field(&self.schema, value).map_err(|why| InvalidAnswer::of(&self.name, why))
     }
 
-    /// The value that somebody typed: a number is read as one, `yes` and `no` are booleans, a choice may be given by its
-    /// value or its title, several are separated by commas, and what is not known is JSON.
+    /// Reads a value that a user typed: a number is read as one, `yes` and `no` are booleans, a choice may be given by
+    /// its value or its title, several choices are separated by commas, and a value of an unknown type is JSON.
     ///
     /// # Errors
     ///
-    /// Says what is wrong, in words for whoever typed it.
+    /// What is wrong, as a text for the user.
     pub fn parse(&self, text: &str) -> Result<Value, InvalidAnswer> {
         let wrong = |why: &str| InvalidAnswer::of(&self.name, why);
         let value = match &self.kind {
@@ -137,7 +137,7 @@ impl Field {
             FieldKind::Integer { .. } => number(text).ok_or_else(|| wrong("must be a whole number"))?,
             FieldKind::Boolean => json!(boolean(text).ok_or_else(|| wrong("must be yes or no"))?),
             FieldKind::Choice { .. } => json!(self.chosen(text)),
-            // The name of a choice may have commas in it.
+            // The name of a choice may contain commas.
             FieldKind::Choices { .. } => match self.choice(text).filter(|_| !text.trim().is_empty()) {
                 Some(choice) => json!([choice.value]),
                 None => {
@@ -150,7 +150,8 @@ impl Field {
         self.check(&value)
     }
 
-    /// The choice that somebody meant by this text: the one of this value, or else of this value or title in any case.
+    /// The choice that a user meant by this text: the one with exactly this value, or else the one with this value or
+    /// title in any case.
     pub fn choice(&self, text: &str) -> Option<&Choice> {
         let (FieldKind::Choice { choices } | FieldKind::Choices { choices, .. }) = &self.kind else { return None };
         let text = text.trim();
@@ -162,7 +163,7 @@ impl Field {
         by_value.or_else(|| choices.iter().find(loosely))
     }
 
-    /// The value of the choice that was meant. What is no choice is left to the check.
+    /// The value of the choice that was meant. A text that is not a choice is left to the check.
     fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
         self.choice(text).map_or(text.trim(), |choice| &choice.value)
     }
@@ -200,14 +201,14 @@ impl Field {
         }
     }
 
-    /// The fields of a form's schema, in the order in which they are to be shown.
+    /// The fields of a form's schema, in the order in which to show them.
     pub(super) fn of_schema(schema: &JsonObject, order: &[String], suggested: Option<&JsonObject>) -> Vec<Self> {
         let none = JsonObject::new();
         let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         let required: BTreeSet<&str> = required(schema).collect();
         let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
         arrange(&mut names, order.iter().map(String::as_str), |name| name);
-        // What is required and not described can still be given.
+        // A field that is required but not described can still be filled in.
         names.extend(required.iter().filter(|name| !properties.contains_key(**name)));
         let field = |name: &str| {
             let schema = properties.get(name).cloned().unwrap_or_else(|| json!({}));
@@ -219,7 +220,7 @@ impl Field {
 
     fn of(name: &str, schema: Value, required: bool, suggested: Option<&Value>) -> Self {
         let text = |keyword: &str| schema.get(keyword).and_then(Value::as_str).map(str::to_owned);
-        // Checking takes as long as there are items and choices, multiplied.
+        // Checking takes time proportional to the number of items times the number of choices.
         let fits = |value: &&Value| items(value) <= MAX_DEFAULT_ITEMS && check_field(&schema, value).is_ok();
         Self {
             name: name.to_owned(),
@@ -274,7 +275,7 @@ impl TextFormat {
 }
 
 impl Choice {
-    /// The choices of a schema that has some; nothing in place of them when they are not of texts.
+    /// The choices of a schema. None if it has none, and none inside if they are not texts.
     fn of(schema: &Value) -> Option<Option<Vec<Self>>> {
         if let Some(values) = schema.get("enum") {
             let titles = schema.get("enumNames").and_then(Value::as_array);
@@ -309,7 +310,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// How many items there are in a list, and in the lists that are in it.
+/// The number of items in a list, including those of nested lists.
 fn items(value: &Value) -> usize {
     value.as_array().map_or(0, |list| list.iter().map(|item| 1 + items(item)).sum())
 }

@@ -1,4 +1,4 @@
-//! The host: a responder as rmcp's `ClientHandler`, so that it answers the servers of both eras.
+//! The host: a responder as rmcp's `ClientHandler`, so that it answers servers of both eras.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -32,10 +32,10 @@ use crate::shared::{
 
 /// A [`Responder`] as rmcp's `ClientHandler`.
 ///
-/// A server of the modern era is answered by [`drive`](super::drive) or by hand. A server of the legacy era asks over
-/// the live connection while a call is under way: then the host asks the responder. Either way a server is told, in the
-/// capabilities, that it may ask what the responder [can](Responder::can) answer, and nothing else. Other calls on the
-/// connection go on while somebody thinks.
+/// Questions of a server of the modern era are answered by [`drive`](super::drive) or by hand. A server of the legacy
+/// era pushes questions over the live connection during a call: then the host asks the responder. Either way the
+/// capabilities declare to the server that it may ask what the responder [can](Responder::can) answer, and nothing
+/// else. Other calls on the connection continue while a user thinks.
 ///
 /// ```no_run
 /// use rmcp::object;
@@ -44,7 +44,7 @@ use crate::shared::{
 /// # async fn example(transport: tokio::io::DuplexStream) -> Result<(), Box<dyn std::error::Error>> {
 /// let client = Host::new(defaults_only()).connect(transport).await?;
 /// let call = Call::tool("weather", object!({"location": "Paris"}));
-/// let outcome = drive(&client, call, client.service().responder(), Limits::default()).await?;
+/// let outcome = drive(&client, call, client.service().responder(), DriveLimits::default()).await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -66,7 +66,7 @@ enum Eras {
 }
 
 impl<R: Responder + 'static> Host<R> {
-    /// A host that speaks with servers of both eras and says nothing of itself but what it can be asked.
+    /// A host that connects to servers of both eras, and declares only what it can be asked.
     pub fn new(responder: R) -> Self {
         Self {
             responder: Arc::new(responder),
@@ -81,14 +81,14 @@ impl<R: Responder + 'static> Host<R> {
 }
 
 impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
-    /// Hands notifications and pings on to this handler, and takes the client's name from it; a `ClientConfig` of rmcp
-    /// will do. What it says about being asked is not looked at.
+    /// Passes notifications and pings on to this handler, and takes the client's name from it; a `ClientConfig` of rmcp
+    /// is enough. The capabilities that it declares for questions are ignored.
     pub fn with_handler<G: ClientHandler>(self, handler: G) -> Host<R, G> {
         let Self { responder, address, clock, patience, eras, thinking, .. } = self;
         Host { responder, handler, address, clock, patience, eras, thinking }
     }
 
-    /// Names where the server is: see [`Server::at`].
+    /// Sets the address of the server: see [`Server::at`].
     pub fn at(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self
@@ -100,33 +100,33 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         self
     }
 
-    /// Waits this long for an answer to what a legacy server asks; then the question is cancelled. The default is that of
-    /// [`DriveLimits::question`].
+    /// Sets the timeout of a question that a legacy server pushes; then the question is cancelled. The default is that
+    /// of [`DriveLimits::question`].
     pub fn with_question_timeout(mut self, timeout: Duration) -> Self {
         self.patience = timeout;
         self
     }
 
-    /// Refuses to fall back to the legacy era: [`connect`](Self::connect) fails with a server that knows no other, and
-    /// whatever a server pushes is answered with an error. (So is rmcp's own loop, `RunningService::call_tool`, which asks
-    /// in the same way: use [`drive`](super::drive).)
+    /// Disables the fallback to the legacy era: [`connect`](Self::connect) fails with a server that supports no other,
+    /// and every pushed question is answered with an error. (So are the questions of rmcp's own loop,
+    /// `RunningService::call_tool`, which asks in the same way: use [`drive`](super::drive).)
     pub fn modern_only(mut self) -> Self {
         self.eras = Eras::Modern;
         self
     }
 
-    /// Begins with `initialize`, as clients of the legacy era do, also with servers that know better.
+    /// Begins with `initialize`, as clients of the legacy era do, even with servers of the modern era.
     pub fn legacy_only(mut self) -> Self {
         self.eras = Eras::Legacy;
         self
     }
 
-    /// Connects: with `server/discover` first, then with `initialize` if the server knows only that, or has not answered
-    /// within 10 seconds. A server that answers nothing at all is waited for: put a limit of your own around this.
+    /// Connects: with `server/discover` first, then with `initialize` if the server supports only that, or has not
+    /// answered within 10 seconds. There is no timeout for a server that answers nothing at all: add one of your own.
     ///
     /// # Errors
     ///
-    /// As rmcp's `serve_with_lifecycle`, which this calls.
+    /// The errors of rmcp's `serve_with_lifecycle`, which this calls.
     pub async fn connect<T, E, A>(self, transport: T) -> Result<RunningService<RoleClient, Self>, ClientInitializeError>
     where
         T: IntoTransport<RoleClient, E, A>,
@@ -144,12 +144,12 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         self.serve_with_lifecycle(transport, lifecycle).await
     }
 
-    /// Whoever answers.
+    /// The responder.
     pub fn responder(&self) -> &Arc<R> {
         &self.responder
     }
 
-    /// The handler that notifications are handed on to.
+    /// The handler that notifications are passed on to.
     pub fn handler(&self) -> &H {
         &self.handler
     }
@@ -159,7 +159,7 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
         Server { peer, address: self.address.clone(), clock: self.clock.clone(), thinking }
     }
 
-    /// Answers what a server has pushed.
+    /// Answers a question that a server has pushed.
     async fn push(&self, raw: RawQuestion, context: &RequestContext<RoleClient>) -> Result<UserAnswer, ErrorData> {
         let refused = |why: String| Err(ErrorData::invalid_params(why, None));
         if self.eras == Eras::Modern {
@@ -176,10 +176,10 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
             Err(why) => return refused(format!("the question cannot be asked: {why}")),
         };
         if !self.responder.can(question.kind()) {
-            return refused("nobody here answers this kind of question, and none was declared".to_owned());
+            return refused("this client does not answer this kind of question, and did not declare it".to_owned());
         }
         let Some(_thinking) = Thought::begin(&self.thinking) else {
-            return refused(format!("more than {MAX_PUSHED} questions at once"));
+            return refused(format!("more than {MAX_PUSHED} questions are pending: wait for an answer to one"));
         };
         let answer = tokio::select! {
             biased;
@@ -208,7 +208,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         }
         match self.push(RawQuestion::new("sampling/createMessage", &params), &context).await? {
             UserAnswer::Sample(result) => Ok(*result),
-            _ => Err(internal("it is no sample")),
+            _ => Err(internal("the answer is not a sample")),
         }
     }
 
@@ -218,7 +218,7 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         }
         match self.push(RawQuestion::new("roots/list", &Value::Null), &context).await? {
             UserAnswer::Roots(result) => Ok(result),
-            _ => Err(internal("they are no roots")),
+            _ => Err(internal("the answer is not a list of roots")),
         }
     }
 
@@ -228,13 +228,13 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let mut raw = RawQuestion::of_elicitation(&request);
-        // rmcp has taken the metadata out of the parameters.
+        // rmcp has removed the metadata from the parameters.
         raw.arrange(context.meta.get(ORDER));
         let answer = self.push(raw, &context).await?;
         serde_json::from_value(answer.to_wire()).map_err(|error| internal(&error.to_string()))
     }
 
-    /// What rmcp cannot read comes here: among it a page without the retired `elicitationId`.
+    /// Handles what rmcp cannot read, such as a page without the retired `elicitationId`.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

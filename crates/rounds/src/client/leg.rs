@@ -1,4 +1,4 @@
-//! One leg: the request as it is sent, and what is made of the response.
+//! One leg: the request that is sent, and how its response is read.
 
 use std::{
     pin::pin,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::shared::{clock::Timestamp, kind::Method};
 
-/// What one leg sends: the call itself, and what the last leg has left to be sent with it.
+/// The contents of one leg: the call itself, and the state and answers that go with it.
 pub(super) enum Leg<'a> {
     First(&'a Call),
     Next(&'a Pending),
@@ -97,7 +97,7 @@ impl Leg<'_> {
     }
 }
 
-/// The questions of a round, read and found fit to be asked.
+/// Reads the questions of a round and checks that they can be asked.
 fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
     if let Some(state) = &asks.state
         && state.len() > call.max_state()
@@ -121,7 +121,7 @@ fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Re
     Ok(Pending::new(call, round, questions, asks.state, context, received_at))
 }
 
-/// Sends one request. It does not go through rmcp's cache of resources, and if this is dropped the server is told.
+/// Sends one request, past rmcp's cache of resources. If the future is dropped, the request is cancelled at the server.
 async fn request(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
@@ -136,7 +136,7 @@ async fn request(
     response
 }
 
-/// The caller's `_meta`, if there is any, without what is not the caller's to say.
+/// The caller's `_meta`, if there is any, without the keys that belong to the protocol.
 fn own_meta(meta: &JsonObject) -> Option<RequestMetaObject> {
     if meta.is_empty() {
         return None;
@@ -146,7 +146,7 @@ fn own_meta(meta: &JsonObject) -> Option<RequestMetaObject> {
     Some(own.into())
 }
 
-/// Tells the server about a request whose response nobody waits for any more.
+/// Cancels a request at the server if its caller no longer waits for the response.
 struct Abandoned<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
@@ -155,8 +155,9 @@ struct Abandoned<'a> {
 impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let param = CancelledNotificationParam::new(Some(id), Some("nobody waits for this call any more".to_owned()));
-        // Polled once, it is on its way, or the connection is gone or choked: a destructor cannot wait to know which.
+        let param =
+            CancelledNotificationParam::new(Some(id), Some("the caller no longer waits for this request".to_owned()));
+        // One poll sends it, unless the connection is closed or blocked. A destructor cannot wait to find out.
         let notify = pin!(self.peer.notify_cancelled(param));
         let _ = notify.poll(&mut TaskContext::from_waker(Waker::noop()));
     }

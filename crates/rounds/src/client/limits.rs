@@ -1,29 +1,29 @@
-//! Limits on a call that is driven: everything that a server could draw out has one.
+//! Limits of a driven call: a bound for everything that a server could prolong.
 
 use std::time::Duration;
 
-/// How much of everything a call that is driven may take.
+/// Limits of a driven call.
 ///
 /// ```
 /// use std::time::Duration;
 ///
 /// use rounds::client::DriveLimits;
 ///
-/// let limits = Limits::default().with_rounds(3).with_question(Duration::from_secs(60));
+/// let limits = DriveLimits::default().with_rounds(3).with_question(Duration::from_secs(60));
 /// assert_eq!(limits.rounds, 3);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriveLimits {
-    /// How many rounds: 10, as other clients have it. Those count in which the server asks nothing and wants to be called
-    /// again, and those of a pending call before it was driven. It is looked at when the server asks: a pending call that has had more
-    /// is answered once when it is driven.
+    /// Rounds of a call: 10, as in other clients. Rounds in which the server asks nothing and wants to be called again
+    /// count, and so do the rounds of a pending call before it was driven. The limit is checked when the server asks: a
+    /// pending call with more rounds is still answered once when it is driven.
     pub rounds: u32,
-    /// How long the server may take, in all: 5 minutes. While a person thinks, the clock stands still.
+    /// Time that the server may take, in all: 5 minutes. The time that a user takes to answer does not count.
     pub total: Duration,
-    /// How long one question may wait for its answer: 15 minutes. Then it is cancelled.
+    /// Timeout of one question: 15 minutes. Then it is cancelled.
     pub question: Duration,
-    /// How long all of it may take, people included: 24 hours.
+    /// Time that the whole call may take, answers included: 24 hours.
     pub longest: Duration,
 }
 

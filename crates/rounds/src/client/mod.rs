@@ -1,18 +1,18 @@
-//! The other side: a multi-round call as a value, and whoever answers its questions.
+//! The client half: a multi-round call as a value, and the responders that answer its questions.
 //!
 //! # Which one do I want?
 //!
 //! | you want to | use | what to know |
 //! |---|---|---|
-//! | call, and have whatever is asked answered | [`drive`] with a [`Responder`] | limits that fit people; what exceeds one still has everything that was typed |
-//! | show a question now and answer it later, elsewhere | [`Call::send`], then [`Pending`] | it serialises; it is answered only to the server that asked |
-//! | talk to servers of both eras with one function | [`Host`] | it answers what a legacy server pushes, and declares what the responder can do |
+//! | call, and have every question answered | [`drive`] with a [`Responder`] | its limits suit people; after an exceeded limit, the answers so far are kept |
+//! | show a question now and answer it later, elsewhere | [`Call::send`], then [`Pending`] | it serialises; its answers are sent only to the server that asked |
+//! | talk to servers of both eras with one function | [`Host`] | it answers what a legacy server pushes, and declares what the responder can answer |
 //!
 //! # A call as a value
 //!
-//! [`Call::send`] gives a result, or a [`Pending`] with its questions as a form model: for each [`Field`] a label, what it
-//! takes ([`FieldKind`]), within which bounds, a default. Nothing of JSON Schema is left to do. Answers are checked as they
-//! are given. A `Pending` can be written down with [`to_json`](Pending::to_json) and read by another process tomorrow.
+//! [`Call::send`] returns a result, or a [`Pending`] with its questions as a form model: each [`Field`] has a label, a
+//! type ([`FieldKind`]) with its bounds, and a default. The host need not read JSON Schema. Answers are checked when
+//! they are given. A `Pending` can be saved with [`to_json`](Pending::to_json) and loaded by another process later.
 //!
 //! ```
 //! use rmcp::{ServerHandler, ServiceExt, handler::server::router::tool::ToolRouter, object, tool, tool_handler, tool_router};
@@ -32,9 +32,9 @@
 //! #[tool_handler(router = self.tool_router)]
 //! impl ServerHandler for Greeter {}
 //!
-//! /// Answers what a legacy server pushes, and what is driven. Here nobody is at home.
-//! async fn ask(_: Question) -> Result<Answer, std::convert::Infallible> {
-//!     Ok(Answer::Cancel)
+//! /// Answers pushed questions of legacy servers, and the questions of driven calls. Here no user is present.
+//! async fn ask(_: AskedQuestion) -> Result<UserAnswer, std::convert::Infallible> {
+//!     Ok(UserAnswer::Cancel)
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -59,15 +59,17 @@
 //! # }
 //! ```
 //!
-//! # What a server is trusted with
+//! # Trust in the server
 //!
-//! Nothing. Its state is carried and not looked at, and is given back to nobody else; a state or a set of
-//! questions that is too large is refused; what is no question is an error, with the server's fault in words
-//! ([`BadServer`]). Texts to be shown are the server's own: show who asks ([`AskedQuestion::origin`]), take control characters
-//! out, show a URL whole and do not open it unasked.
+//! The client trusts nothing that a server sends. It carries the server's state without reading it, and sends it to no
+//! other server. It rejects a state or a set of questions that is too large. A malformed question is an error that
+//! names the server's fault ([`BadServer`]). Texts to be shown are the server's own: show which server asks
+//! ([`AskedQuestion::origin`]), remove control characters, and show a URL completely and do not open it without the
+//! user's consent.
 //!
-//! rmcp reads questions before this module does, and keeps of a form's schema what the protocol knows. Where a server uses
-//! further keywords of JSON Schema, such as `pattern`, they are not seen here, and the server asks again if it minds.
+//! rmcp reads questions before this module does, and keeps only the keywords of a form's schema that the protocol has.
+//! Other keywords of JSON Schema, such as `pattern`, are not visible here; a server that uses them has to reject the
+//! answer and ask again.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! A call that waits for answers: what is asked, what has been answered, and whose it is.
+//! A call that waits for answers: its questions, its answers so far, and its server.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use crate::shared::clock::Timestamp;
 
 /// A call that waits for answers.
 ///
-/// It is a value, and serialises: it can be shown to somebody now, written to a file or a database, and answered tomorrow
-/// from another process, over another connection, to another instance of the same server. What was answered is part of
-/// it. So is the server's state, which says nothing to a client but may be worth a lot to a thief: keep it as you keep
-/// what people type.
+/// It is a value, and serialises: show it now, save it to a file or a database, and answer it later from another
+/// process, over another connection, to another instance of the same server. The answers so far are part of it. So is
+/// the server's state, which means nothing to a client but may be valuable to an attacker: protect it as you protect
+/// what users type.
 ///
 /// ```
 /// use rmcp::object;
@@ -28,7 +28,7 @@ use crate::shared::clock::Timestamp;
 /// # async fn example(mut pending: Pending, server: Server<'_>) -> Result<(), Box<dyn std::error::Error>> {
 /// let saved: String = pending.to_json();
 ///
-/// // Tomorrow, elsewhere:
+/// // Later, elsewhere:
 /// let mut pending = Pending::from_json(&saved)?;
 /// for question in pending.questions() {
 ///     println!("{}", question.message());
@@ -70,22 +70,23 @@ impl Pending {
         &self.call
     }
 
-    /// Which round this is, from 1.
+    /// The number of this round, from 1.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// The questions, all of which have to be answered, in the order in which they are to be shown: that of asking, where the server says it.
+    /// The questions, all of which have to be answered, in the order in which to show them: the order of asking, if the
+    /// server declares it.
     pub fn questions(&self) -> &[AskedQuestion] {
         &self.questions
     }
 
-    /// The question of this key.
+    /// The question with this key.
     pub fn question(&self, key: &str) -> Option<&AskedQuestion> {
         self.questions.iter().find(|question| question.key() == key)
     }
 
-    /// Every field of every form, with the key of its question, in the order in which they are to be shown.
+    /// Every field of every form, with the key of its question, in the order in which to show them.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &Field)> {
         self.questions.iter().flat_map(|question| question.fields().iter().map(|field| (question.key(), field)))
     }
@@ -95,13 +96,13 @@ impl Pending {
         &self.context.origin
     }
 
-    /// How long the server will take an answer, if it has said so: nothing once it is too late. By the clock of this
+    /// How long the server accepts an answer, if it said so: zero once it is too late. Measured by the clock of this
     /// machine.
     pub fn expires_in(&self) -> Option<Duration> {
         left(self.context.expires_at)
     }
 
-    /// Until when the server will take an answer, if it has said so.
+    /// When the server stops accepting an answer, if it said so.
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.context.expires_at.map(SystemTime::from)
     }
@@ -111,17 +112,17 @@ impl Pending {
         self.received_at.into()
     }
 
-    /// How long the server's state is, in bytes, if there is one.
+    /// The length of the server's state in bytes, if there is one.
     pub fn state_bytes(&self) -> Option<usize> {
         self.state.as_ref().map(String::len)
     }
 
-    /// Answers a question, or changes what was answered.
+    /// Answers a question, or changes its answer.
     ///
     /// # Errors
     ///
-    /// When nothing was asked under this key, the answer is of another kind, or it does not fit the form: then the error
-    /// says which field is wrong and why. What was answered before stands.
+    /// If nothing was asked under this key, if the answer is of another kind, or if it is not valid for the form: then
+    /// the error says which field is wrong and why. An earlier answer is kept.
     pub fn answer(&mut self, key: &str, answer: UserAnswer) -> Result<(), AnswerError> {
         let question = self.question(key).ok_or_else(|| AnswerError::NotAsked { key: key.to_owned() })?;
         let answer = question.check(answer)?;
@@ -129,39 +130,39 @@ impl Pending {
         Ok(())
     }
 
-    /// Accepts a form, filled in with this.
+    /// Accepts a form with this content.
     ///
     /// # Errors
     ///
-    /// As [`answer`](Self::answer).
+    /// The errors of [`answer`](Self::answer).
     pub fn accept(&mut self, key: &str, content: JsonObject) -> Result<(), AnswerError> {
         self.answer(key, UserAnswer::Form(content))
     }
 
-    /// Declines a form or a page: somebody was shown it, and said no.
+    /// Declines a form or a page: a user saw it and declined.
     ///
     /// # Errors
     ///
-    /// When nothing was asked under this key, or what was asked cannot be declined.
+    /// If nothing was asked under this key, or if the question cannot be declined.
     pub fn decline(&mut self, key: &str) -> Result<(), AnswerError> {
         self.answer(key, UserAnswer::Decline)
     }
 
-    /// Cancels a form or a page: it was put away, or nobody was there to see it.
+    /// Cancels a form or a page: the user dismissed it, or no user saw it.
     ///
     /// # Errors
     ///
-    /// When nothing was asked under this key, or what was asked cannot be cancelled.
+    /// If nothing was asked under this key, or if the question cannot be cancelled.
     pub fn cancel(&mut self, key: &str) -> Result<(), AnswerError> {
         self.answer(key, UserAnswer::Cancel)
     }
 
-    /// Takes an answer back: the question is open again.
+    /// Removes an answer, so that the question is open again.
     pub fn reopen(&mut self, key: &str) -> Option<UserAnswer> {
         self.answers.remove(key)
     }
 
-    /// What was answered to a question.
+    /// The answer to a question.
     pub fn answered(&self, key: &str) -> Option<&UserAnswer> {
         self.answers.get(key)
     }
@@ -172,16 +173,16 @@ impl Pending {
         keys.filter(|key| !self.answers.contains_key(*key)).collect()
     }
 
-    /// Sends the answers, with the server's state as it came, and waits for what becomes of them. Dropping the future
-    /// tells the server that nobody waits.
+    /// Sends the answers with the server's state, and waits for the response. If the future is dropped, the request is
+    /// cancelled at the server.
     ///
-    /// This stays as it was: after a connection that failed it can be sent again. A server that keeps the promises of
-    /// `rounds` replies to the same answers with the same result, and does nothing twice.
+    /// The value does not change, so it can be sent again after a failed connection. A server with `rounds` replies to
+    /// the same answers with the same result, and runs nothing twice.
     ///
     /// # Errors
     ///
-    /// When something is [open](Self::open), the server is another than the one that [asked](Self::origin), or the
-    /// connection is one of the legacy era: then nothing is sent. See [`SendError`] for the rest.
+    /// If a question is [open](Self::open), if the server is not the one that [asked](Self::origin), or if the
+    /// connection is of the legacy era: then nothing is sent. See [`SendError`] for the rest.
     pub async fn send(&self, server: impl Into<Server<'_>>) -> Result<Sent, SendError> {
         self.send_to(&server.into()).await
     }
@@ -200,8 +201,8 @@ impl Pending {
         Leg::Next(self).send(server).await
     }
 
-    /// The same call from the beginning, for when the server no longer takes an answer. What was answered in this round
-    /// and in those before is not sent: it comes back as [`Field::suggested`], for whoever is asked again.
+    /// The same call from the beginning, for when the server no longer accepts an answer. The answers of this round and
+    /// of earlier ones are not sent: they come back as [`Field::suggested`] when the questions are asked again.
     pub fn start_over(&self) -> Call {
         let mut call = self.call.clone();
         for (key, answer) in &self.answers {
@@ -218,12 +219,12 @@ impl Pending {
     }
 }
 
-/// How long it is until then, by the clock of this machine.
+/// The time until then, by the clock of this machine.
 pub(super) fn left(until: Option<Timestamp>) -> Option<Duration> {
     until.map(|until| until.since(SystemTime::now().into()))
 }
 
-/// Without the server's state and without what was typed, neither of which belongs in a log.
+/// Prints neither the server's state nor the user's answers, which must not be logged.
 impl fmt::Debug for Pending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending")

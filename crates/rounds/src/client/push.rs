@@ -1,4 +1,4 @@
-//! Questions that a server pushes: who is asked, for how long, and how many at once.
+//! Questions that a server pushes: their answers, their timeout, and how many may be pending at once.
 
 use std::{
     future::poll_fn,
@@ -12,27 +12,27 @@ use tokio::sync::watch;
 use super::{AskedQuestion, BoxError, Responder, UserAnswer, error::short};
 use crate::shared::kind::QuestionKind;
 
-/// How many questions are being answered over a connection.
+/// The number of pushed questions that are being answered over a connection.
 pub(super) type Thinking = watch::Receiver<usize>;
 
-/// How many questions are answered at once.
+/// The limit of pushed questions that are answered at once.
 pub(super) const MAX_PUSHED: usize = 64;
 
-/// What the responder answers. A panic is an error: rmcp would leave the server waiting for an answer.
+/// The responder's answer. A panic becomes an error, because rmcp would leave the server waiting for an answer.
 pub(super) async fn answer<R: Responder>(responder: &R, question: AskedQuestion) -> Result<UserAnswer, BoxError> {
     let mut answer = Box::pin(async move { responder.answer(question).await });
     poll_fn(|context| {
         catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)))
-            .unwrap_or_else(|_| Poll::Ready(Err("whoever was to answer it panicked".into())))
+            .unwrap_or_else(|_| Poll::Ready(Err("the responder panicked".into())))
     })
     .await
 }
 
-/// What is said when nobody answers in time: a timeout is a cancel, where there is one.
+/// The answer to a question that timed out: a cancel, if the question can be cancelled.
 pub(super) fn timed_out(question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
     match question.kind() {
         QuestionKind::Form | QuestionKind::Url => Ok(UserAnswer::Cancel),
-        QuestionKind::Sample | QuestionKind::Roots => Err("nobody answered in time".into()),
+        QuestionKind::Sample | QuestionKind::Roots => Err("it was not answered in time".into()),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn internal(why: &str) -> ErrorData {
     ErrorData::internal_error(format!("the question was not answered: {}", short(why)), None)
 }
 
-/// Somebody thinks, until this is dropped.
+/// Counts a question as being answered until it is dropped.
 pub(super) struct Thought<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Thought<'a> {

@@ -1,4 +1,4 @@
-//! Questions: what a server wants to know, as something to show.
+//! Questions: what a server asks, in a form that a host can show.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -25,20 +25,20 @@ use crate::shared::{
     wire::EXPIRES_IN,
 };
 
-/// How large the questions of a round may be together, in bytes.
+/// Size limit of the questions of a round together, in bytes.
 pub(super) const MAX_BYTES: usize = 8 << 20;
 
-/// How large a question may be that a person is to read, in bytes.
+/// Size limit of a question that a person reads, in bytes.
 const MAX_FORM_BYTES: usize = 256 << 10;
 
-/// A question, to be shown to somebody together with who asks. Clones are the same question.
+/// A question, to be shown together with the server that asks. Clones are the same question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedQuestion {
     read: Arc<Read>,
     context: Arc<Context>,
 }
 
-/// A question as it came, and what it says.
+/// A question as it came, and its contents.
 #[derive(Debug)]
 struct Read {
     key: String,
@@ -46,18 +46,19 @@ struct Read {
     came: Came,
     /// How the form was filled in before.
     suggested: Option<JsonObject>,
-    /// The form's fields, once somebody has looked at them: who knows a question by its key does not.
+    /// The fields of the form, read when they are first needed: a responder that identifies questions by key does not
+    /// need them.
     fields: OnceLock<Vec<Field>>,
 }
 
-/// All else is read off these.
+/// Compares the parts from which all others are computed.
 impl PartialEq for Read {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.came.raw() == other.came.raw() && self.suggested == other.suggested
     }
 }
 
-/// What a question is about, by its kind.
+/// The contents of a question, by its kind.
 #[derive(Debug)]
 enum QuestionContent {
     Form { message: String },
@@ -76,12 +77,12 @@ pub(super) struct Context {
 }
 
 impl AskedQuestion {
-    /// The key that its answer goes by. A question that a legacy server [pushed](Self::is_pushed) has none: it is empty.
+    /// The key of its answer. Empty for a question that a legacy server [pushed](Self::is_pushed).
     pub fn key(&self) -> &str {
         &self.read.key
     }
 
-    /// What kind of answer it wants.
+    /// The kind of answer that it wants.
     pub fn kind(&self) -> QuestionKind {
         match self.read.asked {
             QuestionContent::Form { .. } => QuestionKind::Form,
@@ -91,8 +92,8 @@ impl AskedQuestion {
         }
     }
 
-    /// The question in the server's words; in ours where it has none. They come from the server: whoever shows them on a
-    /// terminal takes control characters out.
+    /// The server's message, or a message of our own if it has none. A server's message is untrusted text: remove
+    /// control characters before showing it on a terminal.
     pub fn message(&self) -> &str {
         match &self.read.asked {
             QuestionContent::Form { message } | QuestionContent::Url { message, .. } => message,
@@ -101,8 +102,8 @@ impl AskedQuestion {
         }
     }
 
-    /// The fields of its form, in the order in which they are to be shown. Empty if it is no form, and for a form that
-    /// only asks for consent.
+    /// The fields of its form, in the order in which to show them. Empty if it is not a form, and for a form that only
+    /// asks for consent.
     pub fn fields(&self) -> &[Field] {
         let Read { asked: QuestionContent::Form { .. }, came, suggested, fields, .. } = &*self.read else { return &[] };
         fields.get_or_init(|| {
@@ -112,12 +113,12 @@ impl AskedQuestion {
         })
     }
 
-    /// The field of this name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields().iter().find(|field| field.name == name)
     }
 
-    /// The page to visit. Show it whole, and open it only when told to.
+    /// The page to visit. Show the whole URL, and open it only with the user's consent.
     pub fn url(&self) -> Option<&str> {
         match &self.read.asked {
             QuestionContent::Url { url, .. } => Some(url),
@@ -125,7 +126,7 @@ impl AskedQuestion {
         }
     }
 
-    /// What the model is to be given.
+    /// The sampling request for the model.
     pub fn sample(&self) -> Option<&CreateMessageRequestParams> {
         match &self.read.asked {
             QuestionContent::Sample(params) => Some(params),
@@ -133,20 +134,20 @@ impl AskedQuestion {
         }
     }
 
-    /// Who asks.
+    /// The server that asks.
     pub fn origin(&self) -> &Origin {
         &self.context.origin
     }
 
-    /// How long an answer to this question is good for, if the server has said so: nothing once it is too late. It may be less than
-    /// for [the whole round](super::Pending::expires_in).
+    /// How long the server accepts an answer to this question, if it said so: zero once it is too late. It may be less
+    /// than for [the whole round](super::Pending::expires_in).
     pub fn expires_in(&self) -> Option<Duration> {
         let Context { expires_at, received_at, .. } = *self.context;
         let own = self.read.came.expires_in().map(|time| received_at + time);
         super::pending::left(own.into_iter().chain(expires_at).min())
     }
 
-    /// Whether a server of the legacy era asks, over the live connection.
+    /// Whether a server of the legacy era pushed it over the live connection.
     pub fn is_pushed(&self) -> bool {
         self.context.pushed
     }
@@ -157,12 +158,12 @@ impl AskedQuestion {
         (method, params)
     }
 
-    /// Checks an answer to this question. Whole numbers that were spelled as floats come back as such, and what the form
-    /// does not know is left out.
+    /// Checks an answer to this question. Integers that were written as floats are returned as integers, and fields
+    /// that the form does not have are left out.
     ///
     /// # Errors
     ///
-    /// When it is of another kind, or does not fit the form: then the error says which field is wrong and why.
+    /// If the answer is of another kind, or is not valid for the form. The error says which field is wrong and why.
     pub fn check(&self, answer: UserAnswer) -> Result<UserAnswer, AnswerError> {
         let Read { key, came, .. } = &*self.read;
         if !answer.fits(self.kind()) {
@@ -173,13 +174,13 @@ impl AskedQuestion {
         came.checked(content).map(UserAnswer::Form).map_err(invalid)
     }
 
-    /// The form as it would be if nobody changed anything: suggestions, and defaults where there are none.
+    /// The form as it is if the user changes nothing: suggestions, or else defaults.
     pub fn prefilled(&self) -> JsonObject {
         let value = |field: &Field| field.suggested.clone().or_else(|| field.default.clone());
         self.fields().iter().filter_map(|field| Some((field.name.clone(), value(field)?))).collect()
     }
 
-    /// Reads a question, or says what is wrong with it.
+    /// Reads a question, or returns what is wrong with it.
     pub(super) fn read(
         key: String,
         came: Came,
@@ -196,7 +197,8 @@ impl AskedQuestion {
     }
 }
 
-/// A question as it came: as JSON, or as a form that rmcp has read. Of that, JSON is made for those who look at it.
+/// A question as it came: as JSON, or as a form that rmcp has read. The JSON of the latter is computed when it is
+/// needed.
 #[derive(Debug)]
 pub(super) enum Came {
     Json(RawQuestion),
@@ -241,7 +243,7 @@ impl Came {
         }
     }
 
-    /// How long an answer is good for, where the question itself says so.
+    /// How long an answer is accepted, if the question itself says so.
     fn expires_in(&self) -> Option<Duration> {
         let said = match self {
             Self::Json(raw) => raw.params.get("_meta")?.get(EXPIRES_IN),
@@ -250,7 +252,7 @@ impl Came {
         read_time(said)
     }
 
-    /// What it asks, or what is wrong with it.
+    /// Its contents, or what is wrong with it.
     fn asked(&self) -> Result<QuestionContent, String> {
         match self {
             Self::Json(raw) => raw.asked(),
@@ -262,9 +264,9 @@ impl Came {
         }
     }
 
-    /// An answer to a form as it is to be sent, or what is wrong with it.
+    /// An answer to a form as it is sent, or what is wrong with it.
     fn checked(&self, mut content: JsonObject) -> Result<JsonObject, InvalidAnswer> {
-        // What is required and not described is let through as it is.
+        // Fields that are required but not described are passed through unchecked.
         match self {
             Self::Json(raw) => {
                 let Some(schema) = raw.schema() else { return Ok(content) };
@@ -280,13 +282,13 @@ impl Came {
         }
     }
 
-    /// How much there is of it, about as much as it has bytes of JSON; or that it is more than anybody is shown.
+    /// Its size, approximately in bytes of JSON, or an error if it exceeds the limit.
     pub(super) fn check_size(&self) -> Result<usize, String> {
         let (bytes, most) = match self {
             Self::Json(raw) => (raw.size(), raw.most()),
             Self::Form(form) => (form.size(), MAX_FORM_BYTES),
         };
-        if bytes > most { Err(format!("one of more than {most} bytes")) } else { Ok(bytes) }
+        if bytes > most { Err(format!("more than {most} bytes in one question")) } else { Ok(bytes) }
     }
 }
 
@@ -295,7 +297,7 @@ impl Form {
         let Self { message, schema, meta, .. } = self;
         let ElicitationSchema { schema, title, description, properties, required, .. } = schema;
         let texts = [schema, title, description].into_iter().flatten().map(|text| text.len());
-        // Also a name of nothing takes its quotes and a comma.
+        // Even an empty name takes its quotes and a comma.
         let names = required.iter().flatten().chain(properties.keys()).map(|name| name.len() + 3);
         let mut bytes = Bytes(message.len() + texts.chain(names).sum::<usize>());
         for field in properties.values() {
@@ -324,7 +326,7 @@ pub(super) struct RawQuestion {
 
 impl RawQuestion {
     pub(super) fn new(method: &str, params: &impl Serialize) -> Self {
-        // What rmcp has read are objects with text for keys, which is all that JSON asks for.
+        // What rmcp has read are objects with string keys, which JSON can express.
         let params = serde_json::to_value(params).unwrap_or_default();
         Self::of(method.to_owned(), params)
     }
@@ -336,7 +338,7 @@ impl RawQuestion {
         raw
     }
 
-    /// An elicitation. Its form is in the order that its server says, or else in the one in which it came.
+    /// An elicitation. The order of its form is the one that its server declares, or else the one in which it came.
     pub(super) fn of_elicitation(params: &ElicitRequestParams) -> Self {
         let mut raw = Self::new("elicitation/create", params);
         if let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = params
@@ -347,11 +349,11 @@ impl RawQuestion {
         raw
     }
 
-    /// Puts the fields of its form in the order that the server says, if it says one.
+    /// Puts the fields of its form in the order that the server declares, if it declares one.
     pub(super) fn arrange(&mut self, order: Option<&Value>) {
         let properties = self.schema().and_then(|schema| schema.get("properties")?.as_object());
         let mut seen = HashSet::new();
-        // A list may be long. What it says of fields that there are is not longer than the form.
+        // The list may be long. Restricted to existing fields, it is not longer than the form.
         let known = |name: &str| properties.is_some_and(|fields| fields.contains_key(name));
         let order = listed(order).filter(|name| known(name) && seen.insert(*name));
         let order: Vec<_> = order.map(str::to_owned).collect();
@@ -365,16 +367,16 @@ impl RawQuestion {
         self.params.get("requestedSchema").and_then(Value::as_object)
     }
 
-    /// What it asks, or what is wrong with it.
+    /// Its contents, or what is wrong with it.
     fn asked(&self) -> Result<QuestionContent, String> {
         match self.method.as_str() {
             "elicitation/create" => self.elicitation(),
             "sampling/createMessage" => {
                 let params = CreateMessageRequestParams::deserialize(&self.params);
-                Ok(QuestionContent::Sample(Box::new(params.map_err(|_| "it is no sampling request".to_owned())?)))
+                Ok(QuestionContent::Sample(Box::new(params.map_err(|_| "it is not a sampling request".to_owned())?)))
             }
             "roots/list" => Ok(QuestionContent::Roots),
-            other => Err(format!("{:?} is no question", super::error::short(other))),
+            other => Err(format!("{:?} is not a question", super::error::short(other))),
         }
     }
 
@@ -402,17 +404,17 @@ impl RawQuestion {
     }
 
     fn most(&self) -> usize {
-        // What a model is given may have pictures in it.
+        // A sampling request may contain images.
         if self.method == "sampling/createMessage" { MAX_BYTES } else { MAX_FORM_BYTES }
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Bytes(usize);
 
 impl Bytes {
     fn count(&mut self, json: &impl Serialize) {
-        // JSON can be written as JSON, and counting does not fail.
+        // A value that serialises to JSON can be counted.
         let _ = serde_json::to_writer(self, json);
     }
 }

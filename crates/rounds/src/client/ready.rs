@@ -1,59 +1,60 @@
-//! Ready-made responders, and ways to change one.
+//! Ready-made responders, and wrappers that change a responder.
 
 use std::{collections::HashMap, fmt};
 
 use super::{AskedQuestion, BoxError, Origin, Progress, Responder, UserAnswer};
 use crate::shared::{clock::BoxFuture, kind::QuestionKind};
 
-/// Answers from a table.
+/// A responder that answers from a table.
 ///
 /// ```
 /// use rmcp::object;
 /// use rounds::client::{UserAnswer, scripted};
 ///
 /// let responder = scripted()
-///     .answer("units", Answer::Form(object!({"units": "metric"})))
-///     .answer("Delete everything?", Answer::Decline);
+///     .answer("units", UserAnswer::Form(object!({"units": "metric"})))
+///     .answer("Delete everything?", UserAnswer::Decline);
 /// ```
 pub fn scripted() -> Scripted {
     Scripted::default()
 }
 
-/// Answers forms with their defaults, and shows nobody anything: a form that requires what has no default is cancelled, and pages are not
-/// answered.
+/// A responder that answers forms with their defaults, without a user. It cancels a form with a required field that has
+/// no default, and does not answer pages.
 pub fn defaults_only() -> DefaultsOnly {
     DefaultsOnly
 }
 
-/// Nobody is there. No server is told that it may ask, and one that asks all the same gets no answer.
+/// A responder for when no user is present. Servers are told that they may not ask, and a server that asks anyway gets
+/// no answer.
 pub fn unavailable() -> Unavailable {
     Unavailable
 }
 
-/// Answers with this responder, but only what is on the list: see [`Only`].
+/// Wraps a responder so that it answers only the listed kinds and servers: see [`Only`].
 pub fn only<R: Responder>(responder: R) -> Only<R> {
     Only { responder, kinds: None, servers: None }
 }
 
-/// Asks all questions of a round at once with this responder.
+/// Wraps a responder so that all questions of a round are asked at once.
 pub fn concurrently<R: Responder>(responder: R) -> Concurrently<R> {
     Concurrently(responder)
 }
 
-/// Answers with this responder, and tells a function how the call gets on.
+/// Wraps a responder and reports the progress of a call to a function.
 pub fn observed<R: Responder, F: Fn(&Progress<'_>) + Send + Sync>(responder: R, observe: F) -> Observed<R, F> {
     Observed { responder, observe }
 }
 
-/// Answers from a table: see [`scripted`].
+/// The responder of [`scripted`], which answers from a table.
 #[derive(Debug, Clone, Default)]
 pub struct Scripted {
     answers: HashMap<String, UserAnswer>,
 }
 
 impl Scripted {
-    /// Gives this answer to the question of this key. The question of a legacy server has no key: then it is the question
-    /// itself, in the server's words, or the name of its only field.
+    /// Sets the answer to the question with this key. A question of a legacy server has no key: use its message, or the
+    /// name of its only field.
     pub fn answer(mut self, question: impl Into<String>, answer: UserAnswer) -> Self {
         self.answers.insert(question.into(), answer);
         self
@@ -80,7 +81,7 @@ impl Responder for Scripted {
     }
 }
 
-/// Answers with defaults: see [`defaults_only`].
+/// The responder of [`defaults_only`], which answers with defaults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DefaultsOnly;
 
@@ -88,7 +89,7 @@ impl Responder for DefaultsOnly {
     fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>> {
         let default = |field: &super::Field| field.default.clone().map(|value| (field.name.clone(), value));
         let complete = question.fields().iter().all(|field| !field.required || field.default.is_some());
-        // A form with nothing in it asks for consent, and that has no default.
+        // A form without fields asks for consent, which has no default.
         let answer = if question.kind() == QuestionKind::Form && complete && !question.fields().is_empty() {
             UserAnswer::Form(question.fields().iter().filter_map(default).collect())
         } else {
@@ -102,7 +103,7 @@ impl Responder for DefaultsOnly {
     }
 }
 
-/// Answers nothing: see [`unavailable`].
+/// The responder of [`unavailable`], which answers nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unavailable;
 
@@ -116,13 +117,13 @@ impl Responder for Unavailable {
     }
 }
 
-/// Answers what is on the list: see [`only`]. What is not on it is never shown to anybody: it ends the call with an error,
-/// and is neither declined nor cancelled.
+/// The responder of [`only`], which answers the listed kinds and servers. Other questions are never shown: they end the
+/// call with an error, and are neither declined nor cancelled.
 ///
 /// ```
-/// use rounds::{Kind, client::{defaults_only, only}};
+/// use rounds::{client::{defaults_only, only}, observe::QuestionKind};
 ///
-/// let responder = only(defaults_only()).kinds([Kind::Form]).server("https://mcp.example.com/mcp");
+/// let responder = only(defaults_only()).kinds([QuestionKind::Form]).server("https://mcp.example.com/mcp");
 /// ```
 #[derive(Debug, Clone)]
 pub struct Only<R> {
@@ -132,14 +133,13 @@ pub struct Only<R> {
 }
 
 impl<R: Responder> Only<R> {
-    /// Answers questions of these kinds: also of kinds that a function would not be asked by itself.
+    /// Adds kinds of question to answer, which may include kinds that the wrapped responder does not declare.
     pub fn kinds(mut self, kinds: impl IntoIterator<Item = QuestionKind>) -> Self {
         self.kinds.get_or_insert_default().extend(kinds);
         self
     }
 
-    /// Answers this server, by its address, or by the name it gave itself if the host knows no address. Say it again for a
-    /// further one.
+    /// Adds a server to answer, by its address, or by the name it gave itself if the host knows no address.
     pub fn server(mut self, server: impl Into<String>) -> Self {
         self.servers.get_or_insert_default().push(server.into());
         self
@@ -173,7 +173,7 @@ impl<R: Responder> Responder for Only<R> {
     }
 }
 
-/// Asks everything at once: see [`concurrently`].
+/// The responder of [`concurrently`], which is asked all questions at once.
 #[derive(Debug, Clone)]
 pub struct Concurrently<R>(R);
 
@@ -195,7 +195,7 @@ impl<R: Responder> Responder for Concurrently<R> {
     }
 }
 
-/// Tells a function how the call gets on: see [`observed`].
+/// The responder of [`observed`], which reports the progress of a call.
 #[derive(Clone)]
 pub struct Observed<R, F> {
     responder: R,
@@ -231,13 +231,13 @@ impl<R: fmt::Debug, F> fmt::Debug for Observed<R, F> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAnswered {
-    /// The table has no answer to it.
-    #[error("there is no scripted answer to it")]
+    /// The table has no answer to the question.
+    #[error("there is no scripted answer to the question")]
     NotScripted,
-    /// Nobody is there.
-    #[error("nobody is there to answer")]
+    /// No user is present.
+    #[error("no user is present to answer")]
     Unavailable,
-    /// The list does not have the kind of the question, or its server.
-    #[error("it is not on the list of what may be asked")]
+    /// The kind of the question or its server is not listed.
+    #[error("its kind or its server is not on the list of what may be asked")]
     NotAllowed,
 }

@@ -1,4 +1,4 @@
-//! What a server's response is: a result, a task, or questions; or nothing that a server may say.
+//! The kinds of response: a result, a task, or questions; or one that breaks the protocol.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::shared::{
     wire::EXPIRES_IN,
 };
 
-/// How many questions a round may have.
+/// The limit of questions in a round.
 const MAX_QUESTIONS: usize = 64;
 
-/// No question is good for longer than this, whatever its server says.
+/// The upper bound of a declared expiry.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// What a leg is answered with.
+/// A response to a leg.
 pub(super) enum Reply {
     Done(Done),
     Task(Box<CreateTaskResult>),
     Asks(QuestionSet),
 }
 
-/// The questions of a round in the order in which to ask them, not yet looked at, and the state to come back with.
+/// The questions of a round in the order of asking, not checked yet, and the state to send back.
 pub(super) struct QuestionSet {
     pub(super) questions: Vec<(String, Came)>,
     pub(super) state: Option<String>,
@@ -39,8 +39,8 @@ pub(super) struct QuestionSet {
 }
 
 impl Reply {
-    /// Makes sense of a response, also of one that rmcp could not: its type for URL questions wants an id that is no
-    /// longer sent, and what it cannot read it hands over as it came.
+    /// Reads a response, also one that rmcp could not: its type for URL questions requires an id that is no longer
+    /// sent, and it passes on as JSON what it cannot read.
     pub(super) fn of(method: Method, result: ServerResult) -> Result<Self, BadServer> {
         let complete = |name: &Option<ResultType>| name.as_ref().is_none_or(ResultType::is_complete);
         match (method, result) {
@@ -73,7 +73,7 @@ impl Reply {
                 "input_required" => QuestionSet::of_json(result).map(Self::Asks),
                 "task" if method == Method::Tool => match CreateTaskResult::deserialize(result) {
                     Ok(task) => Ok(Self::Task(Box::new(task))),
-                    Err(_) => Err(wrong("it is no task")),
+                    Err(_) => Err(wrong("it is not a task")),
                 },
                 "task" => Err(wrong("only a tool call becomes a task")),
                 other => Err(BadServer::ResultType(format!("{:?}", short(other)))),
@@ -154,7 +154,7 @@ impl QuestionSet {
     }
 }
 
-/// How long something is good for, in milliseconds, if that is what it says.
+/// A duration in milliseconds, if the value is one.
 pub(super) fn read_time(said: Option<&Value>) -> Option<Duration> {
     said.and_then(Value::as_u64).map(|millis| Duration::from_millis(millis).min(FOREVER))
 }

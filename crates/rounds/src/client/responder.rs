@@ -1,41 +1,42 @@
-//! Responders: whoever answers, for a call that is driven and for a legacy server that pushes.
+//! Responders: what answers the questions of a driven call and of a legacy server that pushes.
 
 use std::sync::Arc;
 
 use super::{AskedQuestion, Progress, UserAnswer};
 use crate::shared::{clock::BoxFuture, kind::QuestionKind};
 
-/// An error of anybody's.
+/// An error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Answers questions: by asking a person, or in place of one.
+/// Answers questions: by asking a user, or in place of one.
 ///
-/// Every function from a [`AskedQuestion`] to a future of an [`UserAnswer`] is one, and answers forms and pages:
+/// Every function from an [`AskedQuestion`] to a future of a [`UserAnswer`] is a responder, and answers forms and
+/// pages:
 ///
 /// ```
 /// use std::convert::Infallible;
 ///
 /// use rounds::client::{UserAnswer, Host, AskedQuestion};
 ///
-/// async fn ask(question: Question) -> Result<Answer, Infallible> {
+/// async fn ask(question: AskedQuestion) -> Result<UserAnswer, Infallible> {
 ///     println!("{} asks: {}", question.origin(), question.message());
-///     Ok(Answer::Cancel) // nobody is here
+///     Ok(UserAnswer::Cancel) // no user is present
 /// }
 ///
 /// let host = Host::new(ask);
 /// ```
 ///
 /// [`scripted`](super::scripted), [`defaults_only`](super::defaults_only) and [`unavailable`](super::unavailable) are
-/// ready-made. What a responder says it [can](Self::can) answer is what a [`Host`](super::Host) declares to servers.
+/// ready-made. A [`Host`](super::Host) declares to servers what a responder [can](Self::can) answer.
 ///
-/// A decline is for a person who was shown the question and said no. Whoever stands in for a person, and does not know,
-/// cancels or fails.
+/// Decline only if a user saw the question and declined. A responder that stands in for a user, and does not know the
+/// answer, cancels or fails.
 pub trait Responder: Send + Sync {
     /// Answers a question. The answer is checked before anything is sent.
     ///
     /// # Errors
     ///
-    /// Ends the call with this error as the source, and whatever was answered so far is kept.
+    /// An error ends the call and becomes its source. The answers so far are kept.
     fn answer(&self, question: AskedQuestion) -> BoxFuture<'_, Result<UserAnswer, BoxError>>;
 
     /// Whether it answers questions of this kind: by default forms and pages.
@@ -43,14 +44,14 @@ pub trait Responder: Send + Sync {
         matches!(kind, QuestionKind::Form | QuestionKind::Url)
     }
 
-    /// Whether the questions of one round may be asked together. By default they are asked one after the other, as
-    /// befits a person at a terminal. Servers of the legacy era push each question by itself: a [`Host`](super::Host) hands those on as they
-    /// come, also while another is being answered.
+    /// Whether the questions of one round may be asked together. By default they are asked one after the other, which
+    /// suits a user at a terminal. A server of the legacy era pushes each question on its own: a [`Host`](super::Host)
+    /// passes those on when they come, even while another is being answered.
     fn is_concurrent(&self) -> bool {
         false
     }
 
-    /// Is told how a call that is driven gets on.
+    /// Receives the progress of a driven call.
     fn progress(&self, _progress: &Progress<'_>) {}
 }
 

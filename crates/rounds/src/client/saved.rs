@@ -1,4 +1,4 @@
-//! A pending call as it is written down: JSON, with a version.
+//! A pending call in its saved form: JSON, with a version.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,23 +11,25 @@ use super::{
 };
 use crate::shared::{clock::Timestamp, order::arrange};
 
-/// The layout of [`Saved`]. Changes with every change of its fields or their meaning that a reader of this version would misread.
+/// The version of the layout of [`Saved`]. It changes with every change that a reader of this version would misread.
 const VERSION: u64 = 1;
 
-/// Why a saved call cannot be read.
+/// Why a saved call cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// It was written by a version that this one does not know.
-    #[error("this call was saved in version {found} of the format, and version {VERSION} is what is known here")]
+    /// It has a version that this one does not know.
+    #[error(
+        "this call was saved in version {found} of the format, and this build reads version {VERSION}: load it with a newer one"
+    )]
     Version {
-        /// The version of what was written.
+        /// The version of the saved call.
         found: u64,
     },
-    /// It is no saved call.
-    #[error("this is no saved call")]
+    /// The text is not a saved call.
+    #[error("this is not a saved call")]
     Malformed(#[source] serde_json::Error),
-    /// A question in it cannot be asked.
+    /// One of its questions cannot be asked.
     #[error("its question {key:?} cannot be asked: {why}")]
     Question {
         /// The question's key.
@@ -35,25 +37,25 @@ pub enum LoadError {
         /// What is wrong with it.
         why: String,
     },
-    /// An answer in it does not fit its question.
-    #[error("one of its answers does not fit")]
+    /// One of its answers is not valid for its question.
+    #[error("one of its answers is not valid")]
     Answer(#[source] AnswerError),
 }
 
 impl Pending {
-    /// The call as text, to be kept. [`from_json`](Self::from_json) reads it; so does serde, as [`Pending`] serialises to
-    /// the same.
+    /// The call as text, to be saved. [`from_json`](Self::from_json) loads it; so does serde, because [`Pending`]
+    /// serialises to the same.
     pub fn to_json(&self) -> String {
-        // Its parts are objects with text for keys, which is all that JSON asks for.
+        // Its parts are objects with string keys, which JSON can express.
         serde_json::to_string(&Saved::of(self)).unwrap_or_default()
     }
 
-    /// The call that was kept. Its questions and answers are checked as if they had just come, but for their sizes.
+    /// Loads a call. Its questions and answers are checked as if they had just come, except for their sizes.
     ///
     /// # Errors
     ///
-    /// When it was saved in a version of the format that is not known here, is no saved call, or has a question that cannot be asked or an answer
-    /// that does not fit its question.
+    /// If it was saved in an unknown version of the format, if it is not a saved call, if it has a question that cannot
+    /// be asked, or if it has an answer that is not valid.
     pub fn from_json(text: &str) -> Result<Self, LoadError> {
         serde_json::from_str(text).map_err(LoadError::Malformed).and_then(Self::from_value)
     }
@@ -87,12 +89,12 @@ struct Saved {
     call: Call,
     round: u32,
     questions: BTreeMap<String, RawQuestion>,
-    /// The keys of the questions in the order in which they are to be asked, where it is another than that of the keys.
+    /// The keys of the questions in the order of asking, if it differs from the order of the keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     order: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    /// As they will go over the wire.
+    /// As they go over the wire.
     #[serde(default)]
     answers: BTreeMap<String, Value>,
     origin: Origin,

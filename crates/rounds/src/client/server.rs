@@ -1,4 +1,4 @@
-//! The server at the other end: the connection to it, and what it is known by.
+//! The server at the other end: the connection to it, and its identity.
 
 use std::{fmt, sync::Arc};
 
@@ -14,9 +14,9 @@ use crate::shared::{
     kind::Era,
 };
 
-/// A connection to a server, and its address if there is one to name.
+/// A connection to a server, and the server's address if it is known.
 ///
-/// Everything that sends takes `impl Into<Server>`: a `&Peer` of rmcp (`client.peer()`), a `&RunningService` whose
+/// Every method that sends takes `impl Into<Server>`: a `&Peer` of rmcp (`client.peer()`), a `&RunningService` whose
 /// handler is a [`Host`], or one of these with an address:
 ///
 /// ```
@@ -37,10 +37,11 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// Names where this server is: an URL, a command line, whatever tells it from every other server.
+    /// Sets the address of this server: a URL, a command line, or any other text that distinguishes it from every other
+    /// server.
     ///
-    /// A server gives itself a name, and anybody can give themselves any name. What was asked by a server with an address
-    /// is answered only to a server with this address.
+    /// A server chooses its own name, and another server can choose the same name. A question of a server with an
+    /// address is answered only to a server with the same address.
     pub fn at(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self
@@ -52,7 +53,7 @@ impl<'a> Server<'a> {
         self
     }
 
-    /// What this server is known by.
+    /// The identity of this server.
     pub fn origin(&self) -> Origin {
         let info = self.peer.peer_info();
         let info = info.as_deref().and_then(|info| info.server_info.as_ref());
@@ -63,7 +64,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Which protocol was agreed on with this server. Where nothing was, it is taken for a modern one.
+    /// The protocol era that was agreed on with this server. If none was, the server counts as modern.
     pub fn era(&self) -> Era {
         self.peer.peer_info().map_or(Era::Modern, |info| Era::of_version(info.protocol_version.as_str()))
     }
@@ -80,8 +81,8 @@ impl<'a> From<&'a Peer<RoleClient>> for Server<'a> {
 }
 
 impl<'a, R: Responder + 'static, H: ClientHandler> From<&'a RunningService<RoleClient, Host<R, H>>> for Server<'a> {
-    /// With the address and the clock of the [`Host`]. While the host asks somebody what a legacy server wants to know,
-    /// the clock of [`drive`](super::drive) stands still.
+    /// Takes the address and the clock of the [`Host`]. While the host has a pushed question of a legacy server
+    /// answered, the server's time in [`drive`](super::drive) does not count.
     fn from(client: &'a RunningService<RoleClient, Host<R, H>>) -> Self {
         client.service().server(client.peer())
     }
@@ -93,7 +94,7 @@ impl fmt::Debug for Server<'_> {
     }
 }
 
-/// What a server is known by.
+/// The identity of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Origin {
@@ -103,14 +104,14 @@ pub struct Origin {
     /// The version it gave itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Where it is, if the host has said so.
+    /// Its address, if the host has set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
 }
 
 impl Origin {
-    /// Whether this is the same server: by name and by address. Its version may change from one leg to the next, as it
-    /// does when it is deployed while somebody thinks.
+    /// Whether this is the same server: by name and by address. Its version may differ from one leg to the next,
+    /// because it may be deployed while a user thinks.
     pub fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && self.address == other.address
     }

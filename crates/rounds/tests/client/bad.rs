@@ -44,7 +44,7 @@ async fn a_state_of_ten_megabytes_is_refused() {
     let state = "s".repeat(10 << 20);
     let bad = wrong_with(json!({"resultType": "input_required", "requestState": state})).await;
     assert_eq!(bad, BadServer::StateTooLarge { bytes: 10 << 20, most: 1 << 20 });
-    assert_eq!(bad.to_string(), "its state has 10485760 bytes, and 1048576 are carried");
+    assert_eq!(bad.to_string(), "its state has 10485760 bytes, and the limit is 1048576");
 }
 
 #[tokio::test]
@@ -301,6 +301,6 @@ async fn a_host_with_a_name_of_another_is_not_answered() {
     let mut pending = asked(Call::tool("x", object!({})).send(&first).await.unwrap());
     pending.answer("units", metric()).unwrap();
     let error = pending.send(&other).await.unwrap_err();
-    assert_eq!(error.to_string(), "this call belongs to \"bank\", and this is \"thief\"");
+    assert_eq!(error.to_string(), "this call belongs to \"bank\", and this connection is to \"thief\": send it to the server that asked");
     assert!(thief.requests("tools/call").is_empty(), "nothing was sent");
 }

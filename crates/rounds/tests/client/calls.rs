@@ -68,7 +68,7 @@ async fn a_state_that_was_used_with_other_answers_is_refused_in_so_many_words() 
     pending.send(&client).await.unwrap();
     pending.decline("units").unwrap();
     let error = pending.send(&client).await.unwrap_err();
-    assert_eq!(error.to_string(), "the server no longer accepts this call's state; start over");
+    assert_eq!(error.to_string(), "the server no longer accepts the state of this call: start over");
 }
 
 /// A prompt and a resource that ask.

@@ -173,7 +173,7 @@ async fn a_push_that_is_too_large_is_refused() {
     let mut form = units_form();
     form["params"]["message"] = json!("?".repeat(1 << 20));
     let answers = pushed(Host::new(knows_units()), vec![form]).await;
-    assert_eq!(answers[0]["error"]["message"], "the question is too large: one of more than 262144 bytes");
+    assert_eq!(answers[0]["error"]["message"], "the question is too large: more than 262144 bytes in one question");
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn a_responder_that_panics_leaves_no_server_waiting() {
         assert!(question.fields().is_empty(), "no");
         Ok(UserAnswer::Cancel)
     }
-    let told = "the question was not answered: whoever was to answer it panicked";
+    let told = "the question was not answered: the responder panicked";
     assert_eq!(pushed(Host::new(at_once), vec![units_form()]).await[0]["error"]["message"], told);
     assert_eq!(pushed(Host::new(later), vec![units_form()]).await[0]["error"]["message"], told);
 }

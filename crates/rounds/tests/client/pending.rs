@@ -28,7 +28,7 @@ async fn nothing_is_sent_while_something_is_open() {
     pending.answer("b", metric()).unwrap();
     assert_eq!(pending.open(), ["a"]);
     let error = pending.send(&client).await.unwrap_err();
-    assert_eq!(error.to_string(), "not everything is answered: a");
+    assert_eq!(error.to_string(), "these questions have no answer yet: a");
     pending.cancel("a").unwrap();
     assert_eq!(pending.reopen("b"), Some(metric()));
     assert!(matches!(pending.send(&client).await, Err(SendError::Open { keys }) if keys == ["b"]));

@@ -182,7 +182,7 @@ fn made_of<T: FormType>(value: Value) -> Result<T, InvalidAnswer> {
 }
 
 fn unfit(error: serde_json::Error) -> InvalidAnswer {
-    InvalidAnswer::whole(format!("is not valid: {error}"))
+    InvalidAnswer::whole(format!("the answer cannot be read: {error}"))
 }
 
 /// The member of this name of an object that is JSON text. Other members are skipped.

@@ -521,9 +521,9 @@ pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, In
 }
 
 fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, InvalidAnswer> {
-    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("is not valid: {error}")))?)
+    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))?)
 }
 
 pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, InvalidAnswer> {
-    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("is not valid: {error}")))
+    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))
 }
