@@ -1,38 +1,44 @@
-//! Ask your user a question in the middle of an MCP call, and go on where you stopped.
+//! Ask your user a question in the middle of an MCP call, and continue where you stopped.
 //!
 //! # Which one do I want?
 //!
 //! | you want to | write | what to know |
 //! |---|---|---|
-//! | ask, wait and go on, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process, or a fleet has a [`Relay`] |
-//! | the same, and go on after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable`] | what has happened travels sealed with the client; every effect stands in a `once` |
-//! | ask before anything is done | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; what is asked depends on the arguments and on other answers only |
-//! | see every round for yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | called again for each round: effects below the question, in a `once`, or in the finish. Clients from before 2026-07-28 are asked only if the server is told to [push](Legacy::Push) |
+//! | ask, wait and continue, in straight-line code | [`Ask`] as an argument of a `#[tool]` or `#[prompt]` method | the handler runs once and waits in memory; the next leg has to reach the same process, or a fleet needs a [relay](relay::Relay) |
+//! | the same, and continue after a restart or on any instance | a function of a [`Durable`], as a route made by [`durable()`] | its journal travels sealed with the client; every effect is in a `once` |
+//! | ask before the handler runs | [`Asked`] as an argument: the question is declared, and the handler gets the answer | the handler runs once, on any instance; a question depends only on the arguments and on other answers |
+//! | handle every round yourself, on any instance | [`Round`] as an argument, or a route of [`Steps`] | the handler is called again for each round: put effects after the question, in a `once`, or in the finish. Clients before 2026-07-28 are asked only if the server is configured to [push](Legacy::Push) |
 //!
-//! The first three ask such clients over their live connections. Where a resource is read, or without rmcp's macros, take
-//! [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
+//! The first three ask clients before 2026-07-28 over their live connections. For a resource, or without rmcp's macros,
+//! use [`Ask::from_context`], [`Asked::from_context`], [`Durable::from_context`] or [`Round::from_context`].
 //!
-//! [The guide](guide::choosing_a_shape) compares them all, with a test for every row. Whichever it is, wrap the server once:
-//! [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
+//! [The guide](guide::choosing_a_shape) compares all shapes, with a test for every row. With each of them, wrap the
+//! server once: [`Rounds::new`] takes any rmcp `ServerHandler` and is one itself.
 //!
 //! # The vocabulary
 //!
 //! | word | meaning |
 //! |---|---|
-//! | flow | one call as its author thinks of it, from the first request to the final result |
+//! | flow | one logical call, from the first request to the final result |
 //! | leg | one request and its response |
 //! | round | a set of questions and their answers; a flow of n rounds has n + 1 legs |
 //! | ask | a question to the client: a form, a page to visit, a sample of its model, its roots |
-//! | answer | what came back: accepted, declined or cancelled; see [`Answer`] and [`Given`] |
+//! | answer | the user's response: accepted, declined or cancelled; see [`Answer`] and [`Given`] |
 //! | frame | a handler that waits in memory for an answer, with everything it holds; see [`Ask`] |
-//! | journal | what a durable handler has been through, to go through it again; see [`Durable`] |
-//! | push | a question to a client of the legacy era, as a request of the server's own |
-//! | seal, open | encrypt what a flow knows into `requestState`, bound to its request; verify and decrypt it |
-//! | claim | the right to answer one round; see [`ledger::Claim`] |
-//! | ledger | the store of claims and replies, which makes a state good for one use; see [`ledger::Ledger`] |
-//! | relay | what carries a leg to the instance where its handler waits; see [`Relay`] |
-//! | principal | whoever a flow belongs to, by a name that outlives their credentials; see [`Principal`] |
-//! | refusal | why a state was not accepted: one error on the wire, the reason in the log; see [`Refusal`] |
+//! | journal | the recorded operations of a durable handler, which it replays on the next leg; see [`Durable`] |
+//! | push | a question to a client of the legacy era, as a request of the server |
+//! | seal, open | encrypt the state of a flow into `requestState`, bound to its request; verify and decrypt it |
+//! | spill | keep a state in the ledger because it is too large for a token; see [`RoundsBuilder::spill`] |
+//! | ledger | the store of claims and replies, which makes a state single-use; see [`ledger::Ledger`] |
+//! | claim | the right to answer one round, or to run one effect; see [`ledger::Claim`] |
+//! | lease | how long the owner of a claim may go without renewing it; see [`Limits::lease`] |
+//! | fence | the number of the run that holds a claim; an owner with a lower one has lost it; see [`ledger::Fence`] |
+//! | orphan | a claim whose owner is lost: it is free again, or dead; see [`ledger::OwnerLost`] |
+//! | relay | carries a leg to the instance where its handler waits; see [`relay::Relay`] |
+//! | errand | a leg that was handed to another instance over a relay |
+//! | principal | the authenticated owner of a flow, by a name that outlives its credentials; see [`Principal`] |
+//! | refusal | why a state was not accepted; see [`observe::Refusal`] |
+//! | frozen error | the one error on the wire for every refusal: "Invalid or expired requestState"; the log has the reason |
 //! | era | modern (2026-07-28 and later) or legacy (2025-11-25 and before); see [`Era`] |
 //!
 //! # A quick example
@@ -74,11 +80,11 @@
 //! # let _ = server;
 //! ```
 //!
-//! # The other side
+//! # The client half
 //!
-//! A host that calls such a server has the module `client` (feature `client`): a call as a value, which can be shown to
-//! somebody today and answered tomorrow from another process; a form model of what is asked; a driver with limits that
-//! fit people; and one `Responder` for the servers of both eras.
+//! A host that calls such a server uses the module `client` (feature `client`). It has a call as a value, which can be
+//! shown to a user today and answered tomorrow from another process; a form model of the questions; a driver with
+//! limits that suit people; and one `Responder` for the servers of both eras.
 //!
 //! # Features
 //!
@@ -86,8 +92,8 @@
 //! |---|---|---|
 //! | `server` | yes | everything above |
 //! | `client` | no | the module `client`; alone, it brings no cryptography and no ledger |
-//! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware left in the request |
-//! | `otel` | no | the span of a leg is named for exporters, and continues the trace of its client, by `_meta.traceparent` |
+//! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware put into the request |
+//! | `otel` | no | the span of a leg is named for exporters, and continues the trace of its client, from `_meta.traceparent` |
 //! | `test` | no | the module `test`, for tests of your own handlers, and `ledger::suite`, for a ledger of your own |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -115,25 +121,25 @@ pub use self::server::{
 #[cfg(any(feature = "server", feature = "client"))]
 pub use self::shared::{kind::Era, order};
 
-/// What [`Ask`] and [`Durable`] return for a question: it is configured, then awaited.
+/// The question that [`Ask`] and [`Durable`] return: configure it, then await it.
 #[cfg(feature = "server")]
 pub mod ask {
     pub use crate::server::shape::QuestionBuilder;
 }
 
-/// Declaring the questions of a handler as types, for [`Asked`].
+/// Declared questions: the questions of a handler as types, for [`Asked`].
 #[cfg(feature = "server")]
 pub mod asked {
     pub use crate::server::shape::{DeclaredQuestion, FixedQuestion, Question, QuestionInput};
 }
 
-/// Asking several questions of a [`Durable`](crate::Durable) handler in one round.
+/// Several questions of a [`Durable`](crate::Durable) handler in one round.
 #[cfg(feature = "server")]
 pub mod durable {
     pub use crate::server::shape::Together;
 }
 
-/// The types that can be asked for with a form, and why an answer does not fit one.
+/// The types that can be asked for with a form, and why an answer is not valid.
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod form {
     #[cfg(feature = "server")]
@@ -141,7 +147,7 @@ pub mod form {
     pub use crate::shared::check::InvalidAnswer;
 }
 
-/// Keys, and looking into a token with them.
+/// Keys, and the inspection of tokens.
 #[cfg(feature = "server")]
 pub mod keys {
     pub use crate::server::seal::{Digest, KeyError, OpenedToken};
@@ -158,19 +164,19 @@ pub mod observe {
     pub use crate::shared::kind::{Method, QuestionKind};
 }
 
-/// Telling whose request it is.
+/// Identification of the principal of a request.
 #[cfg(feature = "server")]
 pub mod principal {
     pub use crate::server::policy::principal::{Identify, Required};
 }
 
-/// What a prompt returns that asks with a [`Round`](crate::Round).
+/// The return type of a prompt that asks with a [`Round`](crate::Round).
 #[cfg(feature = "server")]
 pub mod prompt {
     pub use crate::server::shape::PromptResponse;
 }
 
-/// Carrying a leg to the instance where its handler waits.
+/// Transport of a leg to the instance where its handler waits.
 #[cfg(feature = "server")]
 pub mod relay {
     pub use crate::server::engine::relay::{Inbox, Relay, RelayError};
@@ -188,20 +194,20 @@ pub mod steps {
     pub use crate::server::shape::{Append, Collected, Finished, Refused, Step, StepValue, StepsError};
 }
 
-/// Time, which is injected.
+/// Injected time.
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod time {
     pub use crate::shared::clock::{BoxFuture, Clock, SystemClock, Timestamp};
 }
 
-/// A tool result of one text, for handlers that return a `CallToolResponse`, as those with a [`Round`] do.
+/// A tool result with one text, for handlers that return a `CallToolResponse`, such as those with a [`Round`].
 #[cfg(feature = "server")]
 pub fn text(text: impl Into<String>) -> rmcp::model::CallToolResponse {
     use rmcp::model::{CallToolResult, ContentBlock};
     CallToolResult::success(vec![ContentBlock::text(text)]).into()
 }
 
-/// The code in the README compiles, and what it asserts holds.
+/// Compiles the code in the README and checks its assertions.
 #[cfg(all(doctest, feature = "test"))]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeDoctests;

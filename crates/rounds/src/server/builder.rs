@@ -165,9 +165,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
-    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger), sealed; the token then
-    /// carries a digest of it. By default states do not spill, and a flow whose state exceeds [the token
-    /// limit](Limits::token_bytes) fails.
+    /// Lets a state that is too large for a token spill into the [`ledger`](Self::ledger); the token then carries a
+    /// digest of it. By default states do not spill, and a flow whose state exceeds
+    /// [the token limit](Limits::token_bytes) fails.
     ///
     /// A spilled state is kept as long as its round can be answered, and has [a limit](Limits::spill_bytes) of its own.
     /// A flow that spills can continue only on instances with the same ledger. If the spilled state was removed or

@@ -1,4 +1,4 @@
-//! Answers to forms: checked against the flat schema that was asked with.
+//! Answers to forms, checked against the flat schema of the question.
 
 use std::{
     borrow::Cow,
@@ -14,10 +14,10 @@ use rmcp::model::{
 };
 use serde_json::{Number, Value, json};
 
-/// How much a problem says of what would be right, in characters.
+/// Length limit of the list of choices in a message, in characters.
 const TOLD: usize = 300;
 
-/// What is wrong with an answer, in words for the person who gave it.
+/// What is wrong with an answer, as a text for the user who gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidAnswer {
     field: Option<String>,
@@ -35,13 +35,13 @@ impl InvalidAnswer {
         Self { field: Some(field.to_owned()), why: why.into() }
     }
 
-    /// The question with a note of what was wrong with its last answer.
+    /// The question's message with a note of what was wrong with its last answer.
     #[cfg(feature = "server")]
     pub(crate) fn noted(&self, question: &str) -> String {
         format!("{question} ({self})")
     }
 
-    /// The field that is wrong, when it is one.
+    /// The field that is wrong, if it is one field.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
@@ -56,7 +56,7 @@ impl fmt::Display for InvalidAnswer {
     }
 }
 
-/// Takes out of an answer what the flat schema of its form describes, checked as [`Fields::check`] does.
+/// Removes from an answer what the flat schema of its form describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
 pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<JsonObject, InvalidAnswer> {
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -65,7 +65,7 @@ pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<Jso
     by_rules(rules, |name| content.remove_entry(name))
 }
 
-/// The names of what an answer has to have.
+/// The names of the required fields.
 pub(crate) fn required(schema: &JsonObject) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
@@ -76,7 +76,7 @@ pub(crate) fn check_field(field: &Value, value: &Value) -> Result<Value, String>
     Rule::of(field).check(value.clone())
 }
 
-/// What an answer to a form has to be, read off the form's flat schema.
+/// The rules for an answer to a form, read from the form's flat schema.
 pub(crate) struct Fields {
     required: Vec<String>,
     rules: Vec<(String, Rule)>,
@@ -91,8 +91,8 @@ impl Fields {
         }
     }
 
-    /// Checks an answer. Integers that were spelled as floats come back as integers, and what the schema does not know is left
-    /// out.
+    /// Checks an answer. Integers that were written as floats are returned as integers, and fields that the schema does
+    /// not have are left out.
     pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, InvalidAnswer> {
         let rules = self.rules.iter().map(|(name, rule)| (name, |value| rule.check(value)));
         let content = object(content)?;
@@ -101,7 +101,7 @@ impl Fields {
     }
 }
 
-/// Takes out of an answer what a form that rmcp has read describes, checked as [`Fields::check`] does.
+/// Removes from an answer what a form that rmcp has read describes, checked as [`Fields::check`] does.
 #[cfg(feature = "client")]
 pub(crate) fn check_form(form: &ElicitationSchema, content: &mut JsonObject) -> Result<JsonObject, InvalidAnswer> {
     let required = form.required.iter().flatten().map(String::as_str);
@@ -113,7 +113,7 @@ pub(crate) fn check_form(form: &ElicitationSchema, content: &mut JsonObject) -> 
 /// Checks the value of one field that rmcp has read, as [`Rule::check`] does.
 #[cfg(feature = "client")]
 fn check_read(field: &PrimitiveSchemaDefinition, value: Value) -> Result<Value, String> {
-    // Most of what is asked is a choice, and most answers are one of those: it takes no rule to see that.
+    // Fast path: most questions are a choice, and most answers are one of the choices.
     if let PrimitiveSchemaDefinition::Enum(EnumSchema::Single(SingleSelectEnumSchema::Untitled(field))) = field
         && let Value::String(chosen) = &value
         && field.enum_.contains(chosen)
@@ -123,7 +123,7 @@ fn check_read(field: &PrimitiveSchemaDefinition, value: Value) -> Result<Value, 
     Rule::of_field(field).check(value)
 }
 
-/// Whether an answer has all that is required.
+/// Whether an answer has all required fields.
 fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>) -> Result<(), InvalidAnswer> {
     match required.find(|name| content.get(*name).is_none_or(Value::is_null)) {
         Some(name) => Err(InvalidAnswer::of(name, "is missing")),
@@ -131,7 +131,7 @@ fn has_all<'a>(content: &JsonObject, mut required: impl Iterator<Item = &'a str>
     }
 }
 
-/// What there is a rule for, each part of it by its rule.
+/// The fields that have a rule, each checked by its rule.
 fn by_rules<'a>(
     rules: impl Iterator<Item = (&'a String, impl FnOnce(Value) -> Result<Value, String>)>,
     mut take: impl FnMut(&str) -> Option<(String, Value)>,
@@ -149,22 +149,22 @@ fn by_rules<'a>(
     Ok(checked)
 }
 
-/// What the value of one field has to be.
+/// The rule for the value of one field.
 #[derive(Default)]
 pub(crate) struct Rule {
     wanted: Option<Cow<'static, str>>,
-    /// Nothing else will do.
+    /// The only permitted values.
     choices: Option<Vec<Value>>,
     value: Bounds,
     length: Bounds,
     format: Option<String>,
     count: Bounds,
-    /// What each item of a list has to be.
+    /// The rule for each item of a list.
     items: Option<Box<Rule>>,
-    /// What is meant where there is nothing.
+    /// The value to use if there is none.
     #[cfg(feature = "server")]
     default: Option<Value>,
-    /// Whether there need not be a value.
+    /// Whether the value may be null or absent.
     #[cfg(feature = "server")]
     nullable: bool,
 }
@@ -196,13 +196,13 @@ impl Rule {
         }
     }
 
-    /// The same, of a value that need not be there.
+    /// The same rule for a value that may be absent.
     #[cfg(feature = "server")]
     pub(crate) fn or_null(self) -> Self {
         Self { nullable: true, ..self }
     }
 
-    /// The same, of a field that rmcp has read. What is not simple is read as JSON.
+    /// The rule of a field that rmcp has read. Complex fields are converted to JSON first.
     #[cfg(feature = "client")]
     fn of_field(field: &PrimitiveSchemaDefinition) -> Self {
         let rule = |wanted: &'static str| Self { wanted: Some(wanted.into()), ..Self::default() };
@@ -226,14 +226,13 @@ impl Rule {
         }
     }
 
-    /// Whether a form with this one field may come back without it.
+    /// Whether an answer to a form with only this field may lack it.
     #[cfg(feature = "server")]
     pub(crate) fn is_optional(&self) -> bool {
         self.nullable || self.default.is_some()
     }
 
-    /// Checks what an answer has for the one field of its form: there has to be a value unless the field has a default, or is
-    /// nullable.
+    /// Checks the only field of a form: it needs a value unless the field has a default or is nullable.
     #[cfg(feature = "server")]
     pub(crate) fn check_alone(&self, name: &str, value: Option<Value>) -> Result<Value, InvalidAnswer> {
         match value.filter(|value| !value.is_null() && !self.is_nothing(value)) {
@@ -250,7 +249,7 @@ impl Rule {
         self.nullable && self.wanted.as_deref() == Some("string") && value == "" && !is_choice()
     }
 
-    /// Checks a value, and gives it back as [`Fields::check`] would.
+    /// Checks a value, and returns it as [`Fields::check`] would.
     pub(crate) fn check(&self, value: Value) -> Result<Value, String> {
         let value = self.typed(value)?;
         if let Some(choices) = &self.choices
@@ -319,19 +318,20 @@ pub(crate) fn object(content: &Value) -> Result<&JsonObject, InvalidAnswer> {
     content.as_object().ok_or_else(|| InvalidAnswer::whole("the answer is not an object"))
 }
 
-/// How large a number is. One beyond all doubles, which there is only where `serde_json` keeps numbers as they were written, is beyond all bounds.
+/// The size of a number. A number beyond all doubles, which exists only if `serde_json` keeps the digits of numbers, is
+/// beyond all bounds.
 fn measure(number: &Number) -> f64 {
     let beyond = || if number.to_string().starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY };
     number.as_f64().unwrap_or_else(beyond)
 }
 
-/// A whole number, also when it was spelled `3.0`.
+/// An integer, also if it was written `3.0`.
 fn integer(value: Value) -> Option<Value> {
     if value.is_i64() || value.is_u64() {
         return Some(value);
     }
     let float = value.as_f64()?;
-    // Beyond 2^53 a float no longer says which integer was meant.
+    // Beyond 2^53 a float does not determine an integer.
     let exact = float.fract() == 0.0 && float.abs() <= (1u64 << 53) as f64;
     exact.then(|| json!(float as i64))
 }

@@ -1,4 +1,4 @@
-//! Time, injected: what is measured and what is waited for goes through a [`Clock`].
+//! Injected time: code that reads the time or sleeps uses a [`Clock`].
 
 use std::{
     pin::Pin,
@@ -7,16 +7,16 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A future that can be stored and named.
+/// A boxed future that can be stored and named.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where time comes from. The default is [`SystemClock`]; tests use `rounds::test::Clock`.
+/// A source of time. The default is [`SystemClock`]; tests use `rounds::test::Clock`.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day. Tokens carry it, so the clocks of a fleet are to agree: within a minute for tokens, and within a few
-    /// seconds for the leases of a shared ledger.
+    /// The time of day. Tokens carry it, so the clocks of a fleet have to agree: within a minute for tokens, and within
+    /// a few seconds for the leases of a shared ledger.
     fn now(&self) -> SystemTime;
 
-    /// Becomes ready when this much time has passed.
+    /// Resolves when this much time has passed.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
@@ -39,17 +39,17 @@ impl Clock for SystemClock {
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// From milliseconds since 1970.
+    /// The moment that is this many milliseconds after 1970.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// In milliseconds since 1970.
+    /// The milliseconds since 1970.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// How long it is from `earlier` until here; nothing when `earlier` is later.
+    /// The duration from `earlier` until this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,8 +1,9 @@
-//! Texts of others, made fit to be shown: nothing in them moves a cursor, begins a line, turns text around or hides in it.
+//! Untrusted text, escaped for display: it cannot move a cursor, begin a line, reverse the direction of text or hide in
+//! it.
 
 use std::fmt::{self, Write as _};
 
-/// A text with every character escaped that is not [harmless](is_harmless).
+/// A text in which every character is escaped that is not [harmless](is_harmless).
 #[cfg(feature = "server")]
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 

@@ -1,11 +1,11 @@
-//! What both sides name: the eras, the requests that may be answered with a question, and the kinds of questions.
+//! Names that both halves use: the eras, the methods that may be answered with a question, and the kinds of questions.
 
 use std::fmt;
 
 use rmcp::model::ProtocolVersion;
 use serde::{Deserialize, Serialize};
 
-/// The three requests that may be answered with a question.
+/// The three methods that may be answered with a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Method {
@@ -38,7 +38,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// What kind of answer a question wants. On the wire an answer does not say.
+/// The kind of answer that a question wants. On the wire an answer does not name its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum QuestionKind {
@@ -52,13 +52,13 @@ pub enum QuestionKind {
     Roots,
 }
 
-/// Which protocol the other side speaks.
+/// The era of the protocol that the other side speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Era {
     /// 2026-07-28 and later: questions are results.
     Modern,
-    /// 2025-11-25 and before: questions are requests of the server's own, over a live connection.
+    /// 2025-11-25 and before: questions are requests of the server, over a live connection.
     Legacy,
 }
 

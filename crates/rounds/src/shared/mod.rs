@@ -1,4 +1,5 @@
-//! What both halves need: time, kinds of questions, form checking, the order of fields, and texts made safe to show.
+//! Code that both halves need: time, kinds of questions, form checking, the order of fields, and escaping of untrusted
+//! text.
 
 pub(crate) mod check;
 pub(crate) mod clock;

@@ -1,7 +1,8 @@
 //! Order: the fields of a form as their type declares them, the questions of a round as they were asked.
 //!
-//! Both travel as members of JSON objects, and clients show members in the order in which they come. rmcp writes those of a question
-//! sorted by name, so the order is also said beside them, under [`ORDER`]; the clients of this library follow that.
+//! Both travel as members of JSON objects, and clients show members in the order in which they come. rmcp sorts the
+//! members of a question by name, so the order is also declared beside them, under [`ORDER`]; the clients of this
+//! library follow that.
 //!
 //! | what carries the question | order in `_meta` | order of the members |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //! | [`transport::stdio`](crate::transport::stdio), or any writer in an [`InOrder`](crate::transport::InOrder) | yes | yes |
 //! | rmcp's `stdio()`, rmcp's `StreamableHttpService` | yes | no: sorted by name |
 //!
-//! A struct with a flattened part does not say how its fields are declared. Its required fields come first, as they are declared, and then
-//! the others, by name.
+//! A struct with a flattened part does not declare the order of its fields. Its required fields come first, in their
+//! order, and then the others by name.
 
 #[cfg(feature = "server")]
 use rmcp::model::{
@@ -18,25 +19,26 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-/// The name in `_meta` of the order in which to show things: a list of names.
+/// The key in `_meta` of the order in which to show things: a list of names.
 ///
-/// In the `_meta` of a result it orders the keys of `inputRequests`; in the `_meta` of a question's `params`, the `properties` of its
-/// `requestedSchema`. It is there only where the order is another than that of the names. A name that it does not have comes
-/// after those that it has.
+/// In the `_meta` of a result it orders the keys of `inputRequests`; in the `_meta` of a question's `params`, the
+/// `properties` of its `requestedSchema`. It is present only if the order differs from that of the names. Names that it
+/// does not list come after those that it lists.
 pub const ORDER: &str = "rounds/order";
 
-/// How long a message may be to be put in order, in bytes. It is read as a whole, which takes many times as much memory.
+/// Length limit of a message that is put in order, in bytes. The message is parsed as a whole, which takes many times
+/// as much memory.
 #[cfg(feature = "server")]
 const LONGEST: usize = 1 << 20;
 
-/// How a list of names begins, as rmcp writes it. In a text its quotes would be escaped.
+/// The beginning of a list of names, as rmcp writes it. Within a JSON string its quotes would be escaped.
 #[cfg(feature = "server")]
 const BEGINS: &str = r#""rounds/order":["#;
 
-/// A message of JSON-RPC with the members of its questions in the order that it says. None where it says none, is not JSON, or is longer
-/// than a mebibyte.
+/// A message of JSON-RPC with the members of its questions in the order that it declares. None if it declares none, if
+/// it is not JSON, or if it is longer than a mebibyte.
 ///
-/// Nothing about the message changes but the order of members.
+/// Nothing but the order of members changes.
 #[cfg(feature = "server")]
 pub fn in_order(json: &str) -> Option<String> {
     if json.len() > LONGEST || !json.contains(BEGINS) {
@@ -48,7 +50,7 @@ pub fn in_order(json: &str) -> Option<String> {
     String::from_utf8(ordered).ok()
 }
 
-/// Where in a message something is, with the order that its members have if that is said elsewhere.
+/// A part of a message, with the order of its members if another part declares it.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy)]
 enum Part<'a> {
@@ -64,7 +66,7 @@ enum Part<'a> {
 
 #[cfg(feature = "server")]
 impl<'a> Part<'a> {
-    /// Where a member of this is, given the order that the object it is in says for it.
+    /// The part that a member of this part is, given the order that the enclosing object declares for it.
     fn member(self, name: &str, said: Option<&'a Value>) -> Self {
         match (self, name) {
             (Self::Message, "result") => Self::Result,
@@ -101,12 +103,12 @@ fn write(to: &mut Vec<u8>, value: &Value, part: Part<'_>) -> serde_json::Result<
     Ok(())
 }
 
-/// The names that a `_meta` puts in order. Whatever else stands there is passed over.
+/// The names that a `_meta` lists. Other values are skipped.
 pub(crate) fn listed(meta: Option<&Value>) -> impl Iterator<Item = &str> {
     meta.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Puts things in this order; those that it does not have come last, in the order that they had.
+/// Sorts things in this order; those that it does not list come last, in the order that they had.
 pub(crate) fn arrange<'a, T>(things: &mut [T], order: impl Iterator<Item = &'a str>, name: impl Fn(&T) -> &str) {
     let mut places = std::collections::HashMap::new();
     for (place, name) in order.enumerate() {
@@ -117,7 +119,7 @@ pub(crate) fn arrange<'a, T>(things: &mut [T], order: impl Iterator<Item = &'a s
     }
 }
 
-/// The keys of questions in the order of asking, as a `_meta` says it; nothing if that is the order of their names.
+/// The keys of questions in the order of asking, as a `_meta` lists them; none if that is the order of their names.
 #[cfg(feature = "server")]
 pub(crate) fn of_keys<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<Value> {
     (!keys.clone().is_sorted()).then(|| keys.collect())
@@ -131,7 +133,7 @@ pub(crate) fn asks(requests: InputRequests, order: Option<Value>) -> InputRequir
     asks
 }
 
-/// Says in which order these questions were asked.
+/// Declares the order in which these questions were asked.
 #[cfg(feature = "server")]
 pub(crate) fn say(asks: &mut InputRequiredResult, order: Option<Value>) {
     if let Some(order) = order {
@@ -147,7 +149,7 @@ pub(crate) fn keys(asks: &InputRequiredResult) -> Vec<String> {
     keys
 }
 
-/// Says in which order the fields of a form are, where it is another than that of their names.
+/// Declares the order of a form's fields, if it differs from that of their names.
 #[cfg(feature = "server")]
 pub(crate) fn say_fields(request: &mut InputRequest) {
     let InputRequest::Elicitation(ElicitRequest { params, .. }) = request else { return };
@@ -159,12 +161,12 @@ pub(crate) fn say_fields(request: &mut InputRequest) {
     }
 }
 
-/// Puts the fields of a form that was read from JSON in the order that it says.
+/// Puts the fields of a form that was read from JSON in the order that it declares.
 #[cfg(feature = "server")]
 pub(crate) fn restore_fields(request: &mut InputRequest) {
     let InputRequest::Elicitation(ElicitRequest { params, extensions, .. }) = request else { return };
     let ElicitRequestParams::FormElicitationParams { meta, requested_schema: schema, .. } = params else { return };
-    // Where rmcp leaves what it has read.
+    // rmcp leaves the metadata that it has read there.
     if let Some(read) = extensions.remove::<RequestMetaObject>() {
         meta.get_or_insert_default().extend(read);
     }
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(in_order(BEGINS), None);
         assert_eq!(in_order(&serde_json::json!({ "text": BEGINS }).to_string()), None);
         let elsewhere = r#"{"result":{"content":{"_meta":{"rounds/order":["b","a"]},"inputRequests":{"a":1,"b":2}}}}"#;
-        assert_eq!(in_order(elsewhere).as_deref(), Some(elsewhere), "a tool's own data is its own");
+        assert_eq!(in_order(elsewhere).as_deref(), Some(elsewhere), "a tool's own data is not changed");
         let said = |order: &str| {
             format!(r#"{{"result":{{"_meta":{{"rounds/order":{order}}},"inputRequests":{{"a":1,"b":2}}}}}}"#)
         };

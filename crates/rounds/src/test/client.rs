@@ -1,4 +1,4 @@
-//! A client that says what it is told to say.
+//! A scripted client.
 
 use std::{
     collections::HashMap,
@@ -44,7 +44,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the server does not take its `initialize`.
+    /// If the server does not accept its `initialize`.
     pub async fn legacy(server: impl ServerHandler) -> Self {
         Self::connect(server, Era::Legacy, Self::every_capability()).await
     }
@@ -53,11 +53,11 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the client is of the legacy era and the server does not take its `initialize`.
+    /// If the client is of the legacy era and the server does not accept its `initialize`.
     pub async fn connect(server: impl ServerHandler, era: Era, capabilities: Value) -> Self {
         let (ours, theirs) = duplex(1 << 20);
         let wire = Arc::new(Wire::new(ours));
-        // A server returns from `serve` once it has heard from its client, and stops when the client is gone.
+        // `serve` returns after the first message of the client, and the server stops when the client is dropped.
         tokio::spawn(async move {
             if let Ok(running) = server.serve(theirs).await {
                 let _ = running.waiting().await;
@@ -77,7 +77,7 @@ impl Client {
         client
     }
 
-    /// The same connection with other capabilities: what a modern client may declare from request to request.
+    /// The same connection with other capabilities, which a modern client may declare with each request.
     pub fn declaring(&self, capabilities: Value) -> Self {
         Self { capabilities, ..self.clone() }
     }
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the server closes the connection instead of an answer.
+    /// If the server closes the connection without an answer.
     pub async fn call(&self, tool: &str, arguments: Value) -> Leg {
         self.request("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
@@ -95,7 +95,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the server closes the connection instead of an answer.
+    /// If the server closes the connection without an answer.
     pub async fn prompt(&self, name: &str, arguments: Value) -> Leg {
         self.request("prompts/get", json!({"name": name, "arguments": arguments})).await
     }
@@ -104,7 +104,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the server closes the connection instead of an answer.
+    /// If the server closes the connection without an answer.
     pub async fn read(&self, uri: &str) -> Leg {
         self.request("resources/read", json!({"uri": uri})).await
     }
@@ -113,7 +113,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the parameters are no object, or the server closes the connection instead of an answer.
+    /// If the parameters are not an object, or if the server closes the connection without an answer.
     pub async fn request(&self, method: &str, params: Value) -> Leg {
         self.start(method, params).await.finish().await
     }
@@ -122,7 +122,7 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// When the parameters are no object.
+    /// If the parameters are not an object.
     pub async fn start(&self, method: &str, params: Value) -> InFlight {
         let mut sent = params.clone();
         if self.era == Era::Modern {
@@ -137,15 +137,15 @@ impl Client {
         InFlight { wire: self.wire.clone(), id, response, method: method.to_owned(), params }
     }
 
-    /// The next request that the server pushed to this client, waiting for it.
+    /// Waits for the next request that the server pushes to this client.
     pub async fn pushed(&self) -> Option<Pushed> {
         let message = self.wire.pushes.lock().await.recv().await?;
         Some(Pushed { wire: self.wire.clone(), message })
     }
 
-    /// Whether the server has pushed a request that nobody has looked at, or waits for.
+    /// Whether the server has pushed a request that was not received with [`pushed`](Self::pushed) yet.
     pub fn was_pushed(&self) -> bool {
-        // Who waits for the next one takes it at once.
+        // A test that waits in `pushed` holds the lock and receives the next request at once.
         self.wire.pushes.try_lock().is_ok_and(|pushes| !pushes.is_empty())
     }
 
@@ -154,7 +154,7 @@ impl Client {
         self.wire.notifications.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first notification of this method, waiting for it.
+    /// Waits for the first notification of this method.
     pub async fn notified(&self, method: &str) -> Value {
         loop {
             if let Some(note) = self.notifications().into_iter().find(|note| note["method"] == method) {
@@ -192,13 +192,13 @@ impl InFlight {
     ///
     /// # Panics
     ///
-    /// When the server closes the connection instead.
+    /// If the server closes the connection without an answer.
     pub async fn finish(self) -> Leg {
         let response = self.response.await.expect("the server answers before it closes the connection");
         Leg { method: self.method, params: self.params, response }
     }
 
-    /// Tells the server that nobody waits any more.
+    /// Cancels the request at the server.
     pub async fn cancel(self) {
         let message = json!({
             "jsonrpc": "2.0", "method": "notifications/cancelled",
@@ -208,35 +208,35 @@ impl InFlight {
     }
 }
 
-/// A request of the server's own, as the legacy era has them.
+/// A request of the server, which only the legacy era has.
 pub struct Pushed {
     wire: Arc<Wire>,
     message: Value,
 }
 
 impl Pushed {
-    /// Which request.
+    /// The method of the request.
     pub fn method(&self) -> &str {
         self.message["method"].as_str().unwrap_or_default()
     }
 
-    /// Its parameters.
+    /// The parameters of the request.
     pub fn params(&self) -> &Value {
         &self.message["params"]
     }
 
-    /// Its id.
+    /// The id of the request.
     pub fn id(&self) -> &Value {
         &self.message["id"]
     }
 
-    /// Answers it with an error.
+    /// Answers the request with an error.
     pub async fn fail(self, code: i32, message: &str) {
         let error = json!({"code": code, "message": message});
         self.wire.send(&json!({"jsonrpc": "2.0", "id": self.message["id"], "error": error})).await;
     }
 
-    /// Answers it.
+    /// Answers the request.
     pub async fn answer(self, result: Value) {
         let message = json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result});
         self.wire.send(&message).await;
@@ -245,7 +245,7 @@ impl Pushed {
 
 /// One request and its response.
 #[derive(Debug, Clone)]
-#[must_use = "look at what came back"]
+#[must_use = "check the response of the leg"]
 pub struct Leg {
     method: String,
     params: Value,
@@ -262,7 +262,7 @@ impl Leg {
     ///
     /// # Panics
     ///
-    /// When it did not end with questions.
+    /// If it did not end with questions.
     #[track_caller]
     pub fn asked(self) -> Asked {
         let result = &self.response["result"];
@@ -274,7 +274,7 @@ impl Leg {
     ///
     /// # Panics
     ///
-    /// When it did not end with a result.
+    /// If it did not end with a result.
     #[track_caller]
     pub fn text(&self) -> String {
         let result = self.result();
@@ -293,7 +293,7 @@ impl Leg {
     ///
     /// # Panics
     ///
-    /// When it ended with questions or an error.
+    /// If it ended with questions or an error.
     #[track_caller]
     pub fn result(&self) -> &Value {
         let result = &self.response["result"];
@@ -302,21 +302,21 @@ impl Leg {
         result
     }
 
-    /// Whether the tool said that it failed.
+    /// Whether the result reports a failure of the tool.
     ///
     /// # Panics
     ///
-    /// When it ended with a question or an error of the protocol.
+    /// If it ended with a question or a protocol error.
     #[track_caller]
     pub fn is_tool_error(&self) -> bool {
         self.result()["isError"] == json!(true)
     }
 
-    /// The error of the protocol that it ended with.
+    /// The protocol error that it ended with.
     ///
     /// # Panics
     ///
-    /// When it ended otherwise.
+    /// If it ended otherwise.
     #[track_caller]
     pub fn error(&self) -> &Value {
         let error = &self.response["error"];
@@ -324,11 +324,11 @@ impl Leg {
         error
     }
 
-    /// Expects the one error that every refused state is answered with, to the letter.
+    /// Expects the frozen error, with which every refused state is answered, exactly.
     ///
     /// # Panics
     ///
-    /// When it ended otherwise.
+    /// If it ended otherwise.
     #[track_caller]
     pub fn frozen(&self) {
         let frozen = serde_json::to_value(Refusal::frozen()).expect("an error is JSON");
@@ -356,11 +356,11 @@ impl Asked {
         keys
     }
 
-    /// The names of a form's fields, in the order in which they are to be shown.
+    /// The names of a form's fields, in the order in which to show them.
     ///
     /// # Panics
     ///
-    /// When nothing was asked under this key.
+    /// If nothing was asked under this key.
     #[track_caller]
     pub fn fields(&self, key: &str) -> Vec<&str> {
         let properties = self.schema(key)["properties"].as_object();
@@ -373,7 +373,7 @@ impl Asked {
     ///
     /// # Panics
     ///
-    /// When nothing was asked under this key.
+    /// If nothing was asked under this key.
     #[track_caller]
     pub fn question(&self, key: &str) -> &Value {
         let question = &self.result()["inputRequests"][key];
@@ -385,7 +385,7 @@ impl Asked {
     ///
     /// # Panics
     ///
-    /// When nothing was asked under this key.
+    /// If nothing was asked under this key.
     #[track_caller]
     pub fn message(&self, key: &str) -> &str {
         self.question(key)["params"]["message"].as_str().unwrap_or_default()
@@ -395,17 +395,17 @@ impl Asked {
     ///
     /// # Panics
     ///
-    /// When nothing was asked under this key.
+    /// If nothing was asked under this key.
     #[track_caller]
     pub fn schema(&self, key: &str) -> &Value {
         &self.question(key)["params"]["requestedSchema"]
     }
 
-    /// The state to come back with.
+    /// The state to send back.
     ///
     /// # Panics
     ///
-    /// When there is none, as a server without this library may ask.
+    /// If there is none: a server without this library may ask without a state.
     #[track_caller]
     pub fn state(&self) -> &str {
         self.result()["requestState"].as_str().expect("every question has a state")
@@ -416,7 +416,7 @@ impl Asked {
         &self.leg.response["result"]
     }
 
-    /// The retry, with nothing answered yet.
+    /// The retry, without any answers yet.
     pub fn retry(&self) -> Retry {
         let mut params = self.leg.params.clone();
         params["inputResponses"] = json!({});
@@ -464,7 +464,7 @@ impl Retry {
         self.respond(key, json!({"action": "cancel"}))
     }
 
-    /// Responds to a question with anything at all.
+    /// Responds to a question with any value.
     pub fn respond(mut self, key: &str, response: Value) -> Self {
         self.params["inputResponses"][key] = response;
         self
@@ -477,13 +477,13 @@ impl Retry {
         self.with("requestState", json!(changed))
     }
 
-    /// Changes any parameter to anything.
+    /// Sets any parameter to any value.
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.params[name] = value;
         self
     }
 
-    /// Leaves a parameter out.
+    /// Removes a parameter.
     pub fn without(mut self, name: &str) -> Self {
         if let Some(params) = self.params.as_object_mut() {
             params.remove(name);
@@ -496,7 +496,7 @@ impl Retry {
         (self.method, self.params)
     }
 
-    /// Sends it as another method.
+    /// Changes the method.
     pub fn as_method(mut self, method: &str) -> Self {
         self.method = method.to_owned();
         self
@@ -506,7 +506,7 @@ impl Retry {
     ///
     /// # Panics
     ///
-    /// When the server closes the connection instead of an answer.
+    /// If the server closes the connection without an answer.
     pub async fn send(&self, client: &Client) -> Leg {
         client.request(&self.method, self.params.clone()).await
     }
@@ -517,7 +517,7 @@ impl Retry {
     }
 }
 
-/// Newline-delimited JSON-RPC over memory. The connection closes when the last client is gone.
+/// Newline-delimited JSON-RPC over memory. The connection closes when the last client is dropped.
 struct Wire {
     writer: tokio::sync::Mutex<WriteHalf<DuplexStream>>,
     next_id: AtomicU64,
@@ -526,7 +526,7 @@ struct Wire {
     notifications: Notifications,
 }
 
-/// Who waits for which response.
+/// The senders of awaited responses, by request id.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
 type Notifications = Arc<Mutex<Vec<Value>>>;
@@ -557,14 +557,14 @@ impl Wire {
     async fn send(&self, message: &Value) {
         let line = format!("{message}\n");
         let mut writer = self.writer.lock().await;
-        // A server that is gone is noticed by whoever waits for its response.
+        // If the server is gone, waiting for its response fails.
         let _ = writer.write_all(line.as_bytes()).await;
     }
 }
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // The halves of a stream keep each other open, so the writing one is closed by hand.
+        // The halves of a stream keep each other open, so the writing half is closed explicitly.
         let writer = self.writer.get_mut();
         let _ = std::pin::Pin::new(writer).poll_shutdown(&mut std::task::Context::from_waker(std::task::Waker::noop()));
     }
@@ -594,6 +594,6 @@ async fn read(
             }
         }
     }
-    // Whoever still waits is told that nothing will come.
+    // Ends all waits, because no response will come.
     waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is told to move.
+//! A clock that stands still until it is advanced.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::shared::clock::BoxFuture;
 
-/// A clock that stands still until it is told to move. Clones are the same clock.
+/// A clock that stands still until it is advanced. Clones are the same clock.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// Moves the clock, and wakes whoever slept until then.
+    /// Advances the clock, and wakes the sleepers that are due.
     pub fn advance(&self, by: Duration) {
         let mut inner = self.inner();
         inner.now += by;
@@ -57,19 +57,19 @@ impl Clock {
         }
     }
 
-    /// Moves the clock back, as a machine with a wrong clock would have it.
+    /// Moves the clock back, like a machine whose clock is wrong.
     pub fn rewind(&self, by: Duration) {
         self.inner().now -= by;
     }
 
-    /// How many are asleep.
+    /// The number of sleepers.
     pub fn sleepers(&self) -> usize {
         let mut inner = self.inner();
         inner.sleepers.retain(|(_, wake)| !wake.is_closed());
         inner.sleepers.len()
     }
 
-    /// Waits until this many are asleep, so that moving the clock wakes them and nobody comes too late.
+    /// Waits for this many sleepers, so that the next [`advance`](Self::advance) wakes all of them.
     pub async fn until_asleep(&self, sleepers: usize) {
         loop {
             let more = self.more_asleep.notified();
@@ -99,14 +99,14 @@ impl crate::time::Clock for Clock {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let (wake, woken) = oneshot::channel();
         let mut inner = self.inner();
-        // What no clock can show never comes.
+        // A moment that the clock cannot represent never comes.
         if let Some(until) = inner.now.checked_add(duration) {
             inner.sleepers.push((until, wake));
         }
         drop(inner);
         self.more_asleep.notify_waiters();
         Box::pin(async move {
-            // A clock that is gone never wakes anybody.
+            // A clock that was dropped never wakes a sleeper.
             if woken.await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -1,4 +1,4 @@
-//! Events, recorded.
+//! A recorder of events.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::{
     shared::kind::Method,
 };
 
-/// Records what happens, for a test to look at. Clones record into the same place.
+/// Records events for a test. Clones record into the same list.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
     recorded: Arc<Mutex<Vec<Recorded>>>,
@@ -22,25 +22,25 @@ pub struct Events {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// The flow, where it was known.
+    /// The flow, if it was known.
     pub flow: Option<FlowId>,
     /// The round that the leg answered.
     pub round: u32,
-    /// What was requested.
+    /// The method that was requested.
     pub method: Method,
-    /// Of which tool, prompt or resource.
+    /// The name of the tool or prompt, or the URI of the resource.
     pub target: String,
-    /// What happened.
+    /// The station that the leg reached.
     pub station: Station,
 }
 
 impl Events {
-    /// Nothing recorded yet.
+    /// An empty recorder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything so far, in order.
+    /// All events so far, in order.
     pub fn all(&self) -> Vec<Recorded> {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -50,7 +50,7 @@ impl Events {
         self.all().into_iter().map(|recorded| recorded.station).collect()
     }
 
-    /// Waits until this many legs have come to such a station: how a test knows where a leg is, without sleeping.
+    /// Waits until this many legs have reached such a station, so that a test knows where a leg is without sleeping.
     pub async fn until(&self, legs: usize, station: impl Fn(&Station) -> bool) {
         loop {
             let more = self.more.notified();
@@ -61,7 +61,7 @@ impl Events {
         }
     }
 
-    /// How often the handler of this tool, prompt or resource ran from the top.
+    /// How often the handler of this tool, prompt or resource ran from its beginning.
     pub fn runs(&self, target: &str) -> usize {
         let all = self.all();
         let times = |station| all.iter().filter(|event| event.target == target && event.station == station).count();
@@ -86,7 +86,7 @@ impl Events {
         self.stations().into_iter().filter_map(outcome).collect()
     }
 
-    /// Forgets everything so far.
+    /// Removes all events so far.
     pub fn clear(&self) {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

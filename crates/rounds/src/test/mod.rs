@@ -1,7 +1,7 @@
-//! For tests of your own: scripted clients of both eras, a clock that moves when told, and recorded events.
+//! Tools for your own tests: scripted clients of both eras, a clock that moves only when told, and recorded events.
 //!
-//! The client talks to the server over memory, in the words of the wire, so it can say whatever a client can say, and
-//! what no honest one would: replay, fork, tamper, answer with nonsense.
+//! The client talks to the server over memory, in wire format, so it can send whatever a client can send, and what no
+//! honest client would: replay, fork, tamper, answer with nonsense.
 //!
 //! ```
 //! use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, tool, tool_handler, tool_router};

@@ -1,4 +1,4 @@
-//! Replaying a saved journal against today's code, before that code is deployed.
+//! Replay of a saved journal with the current code, before that code is deployed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,35 +26,36 @@ use crate::server::{
     },
 };
 
-/// What a handler comes to when it is shown a saved journal.
+/// The outcome of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Replayed {
-    /// It went the recorded way, and asks these questions; none at a [`checkpoint`](crate::Durable::checkpoint).
+    /// The handler took the recorded path, and asks these questions; none at a
+    /// [`checkpoint`](crate::Durable::checkpoint).
     Asks(Vec<String>),
-    /// It went the recorded way, and would now have this effect. It was not had.
+    /// The handler took the recorded path, and would now run this effect. The effect did not run.
     Live {
-        /// The effect's name.
+        /// The name of the effect.
         effect: String,
     },
-    /// It went the recorded way to its end.
+    /// The handler took the recorded path to its end.
     Ended,
-    /// It went another way: a flow with this journal would end with the frozen error.
+    /// The handler took another path: a flow with this journal would end with the frozen error.
     Diverged {
-        /// Which entry, counted from zero.
+        /// The index of the entry, counted from zero.
         position: usize,
-        /// What was recorded there.
+        /// A description of the recorded entry.
         recorded: String,
-        /// What the handler came to.
+        /// A description of the operation that the handler reached.
         wanted: String,
     },
 }
 
-/// Shows a durable tool a saved journal, and gives what it comes to: whether flows that are under way survive the next deploy.
-/// No effect is had, nobody is asked, and the ledger is not looked at.
+/// Replays a saved journal with a durable tool, to check whether open flows survive the next deploy. No effect runs, no
+/// question is sent, and the ledger is not used.
 ///
-/// Save journals of flows under way with [`journal`], and keep them beside the tests. The arguments are those of the call;
-/// they are not in its journal.
+/// Save journals of open flows with [`journal`], and keep them beside the tests. The arguments are those of the call,
+/// because a journal does not contain them.
 ///
 /// ```
 /// # use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
@@ -81,7 +82,7 @@ pub enum Replayed {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// // A flow of Monday's that has its seat.
+/// // A flow of Monday's code that has its seat.
 /// let old = shop(durable("book", "Books", monday));
 /// let client = Client::modern(old.clone()).await;
 /// let asked = client.call("book", json!({"to": "Rome"})).await.asked();
@@ -99,10 +100,10 @@ pub enum Replayed {
 ///
 /// # Panics
 ///
-/// When the journal cannot be read, or a value in it is not of the type that the handler wants by now, when the arguments do
-/// not fit, and when the handler panics or breaks a rule of [`Durable`](crate::Durable).
+/// If the journal cannot be read, if a value in it does not have the type that the handler now wants, if the arguments
+/// are not valid, or if the handler panics or breaks a rule of [`Durable`](crate::Durable).
 pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments: Value, journal: &str) -> Replayed {
-    let pages = Pages::from_json(journal).unwrap_or_else(|error| panic!("this is no saved journal: {error}"));
+    let pages = Pages::from_json(journal).unwrap_or_else(|error| panic!("this is not a saved journal: {error}"));
     let (handler, core) = server.parts();
     let rehearsed = Arc::new(Mutex::new(None));
     let rehearsal = Rehearsal {
@@ -136,12 +137,12 @@ pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments:
     }
 }
 
-/// The journal in a state that this server has sealed, as JSON to be saved and [replayed](replay) later. It holds what the
-/// person answered, and what came of the effects.
+/// The journal in a state that this server has sealed, as JSON to be saved and [replayed](replay) later. It contains
+/// the user's answers and the values of the effects.
 ///
 /// # Panics
 ///
-/// When the server cannot open the state, and when it is not that of a [`Durable`](crate::Durable) handler.
+/// If the server cannot open the state, or if the state is not that of a [`Durable`](crate::Durable) handler.
 pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
     let (_, core) = server.parts();
     let opened = token::open(&core.keys(), core.limits.token_bytes, state);
@@ -154,7 +155,7 @@ pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
     }
 }
 
-/// The server under replay, which answers one call and keeps what its handler came to.
+/// The server of a replay, which answers one call and keeps the outcome of its handler.
 struct Rehearsal<H> {
     handler: Arc<H>,
     core: Arc<Core>,

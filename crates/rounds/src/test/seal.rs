@@ -1,4 +1,4 @@
-//! The seal without a server around it, for whoever measures what it costs.
+//! The seal without a server, for benchmarks.
 
 use std::{mem, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// For a call of this tool with these arguments, of a server with these keys.
+    /// A seal for a call of this tool with these arguments, at a server with these keys.
     pub fn new(keys: &KeyRing, audience: &str, tool: &str, arguments: &JsonObject) -> Self {
         let binding = Binding {
             principal: None,
@@ -34,8 +34,8 @@ impl Seal {
         Self { ring: keys.derive(Purpose::State, audience), binding }
     }
 
-    /// The token of a round whose handler keeps this state. A handler hands it over; here it is lent, so that one can be sealed again
-    /// and again without a copy.
+    /// The token of a round whose handler keeps this state. A handler passes the state by value; here it is borrowed,
+    /// so that it can be sealed repeatedly without a copy.
     pub fn seal(&self, state: &mut String) -> String {
         let now = Self::now();
         let envelope = Envelope {
@@ -59,11 +59,11 @@ impl Seal {
         token
     }
 
-    /// The state in a token, after every check but that of the ledger.
+    /// The state in a token, after every check except that of the ledger.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] as a server would.
+    /// The [`Refusal`] of a server.
     pub fn open(&self, token: &str) -> Result<Option<String>, Refusal> {
         let envelope = Envelope::from_bytes(&token::open(&self.ring, token.len(), token)?)?;
         envelope.check(&self.binding, Self::now())?;

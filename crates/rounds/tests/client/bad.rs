@@ -301,6 +301,9 @@ async fn a_host_with_a_name_of_another_is_not_answered() {
     let mut pending = asked(Call::tool("x", object!({})).send(&first).await.unwrap());
     pending.answer("units", metric()).unwrap();
     let error = pending.send(&other).await.unwrap_err();
-    assert_eq!(error.to_string(), "this call belongs to \"bank\", and this connection is to \"thief\": send it to the server that asked");
+    assert_eq!(
+        error.to_string(),
+        "this call belongs to \"bank\", and this connection is to \"thief\": send it to the server that asked"
+    );
     assert!(thief.requests("tools/call").is_empty(), "nothing was sent");
 }

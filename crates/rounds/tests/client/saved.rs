@@ -52,7 +52,8 @@ fn an_unknown_version_is_an_error_that_says_so() {
     newer["version"] = json!(2);
     newer["call"] = json!("all is different now");
     let error = Pending::from_json(&newer.to_string()).unwrap_err();
-    let told = "this call was saved in version 2 of the format, and this build reads version 1: load it with a newer one";
+    let told =
+        "this call was saved in version 2 of the format, and this build reads version 1: load it with a newer one";
     assert_eq!(error.to_string(), told);
     let by_serde = serde_json::from_value::<Pending>(newer).unwrap_err();
     assert_eq!(by_serde.to_string(), told);

@@ -190,7 +190,7 @@ impl Ask {
 
     /// The client of the leg in flight, for notifications. None while the handler waits for an answer, and none in a
     /// leg that landed on another instance and was handed over. Take it again after every question: the peer of an
-    /// earlier leg is no longer connected.
+    /// earlier leg no longer reaches the client.
     pub fn peer(&self) -> Option<Peer<RoleServer>> {
         self.frame.link().map(|link| link.peer)
     }
@@ -521,7 +521,10 @@ pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, In
 }
 
 fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, InvalidAnswer> {
-    from_json(&serde_json::from_str(json).map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))?)
+    from_json(
+        &serde_json::from_str(json)
+            .map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))?,
+    )
 }
 
 pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, InvalidAnswer> {
