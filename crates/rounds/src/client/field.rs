@@ -168,7 +168,7 @@ impl Field {
         self.choice(text).map_or(text.trim(), |choice| &choice.value)
     }
 
-    /// The field's part of the schema, as it came.
+    /// The field's part of the schema, unchanged.
     pub fn schema(&self) -> &Value {
         &self.schema
     }

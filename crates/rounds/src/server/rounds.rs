@@ -125,7 +125,7 @@ impl<H: ServerHandler> Rounds<H> {
         self.core.frames.count()
     }
 
-    /// The memory of the [waiting handlers](Self::waiting_calls) in bytes, as it counts against
+    /// The memory of the [waiting handlers](Self::waiting_calls) in bytes. It counts against
     /// [`Limits::frame_bytes`].
     pub fn waiting_bytes(&self) -> usize {
         self.core.frames.bytes()

@@ -335,7 +335,7 @@ impl Leg {
         assert_eq!(self.error(), &frozen);
     }
 
-    /// The whole response, as it came.
+    /// The whole response, unchanged.
     pub fn response(&self) -> &Value {
         &self.response
     }
@@ -369,7 +369,7 @@ impl Asked {
         names
     }
 
-    /// A question, as it came.
+    /// A question, unchanged.
     ///
     /// # Panics
     ///
@@ -411,7 +411,7 @@ impl Asked {
         self.result()["requestState"].as_str().expect("every question has a state")
     }
 
-    /// The whole result, as it came.
+    /// The whole result, unchanged.
     pub fn result(&self) -> &Value {
         &self.leg.response["result"]
     }

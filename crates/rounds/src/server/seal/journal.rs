@@ -134,11 +134,11 @@ pub(crate) struct Pages {
     /// The text of the latest answered questions, by their index among the entries, for a log message if the question
     /// has changed.
     pub(crate) texts: Vec<(usize, Text)>,
-    /// The open questions, as they were asked.
+    /// The open questions in the form in which they were asked.
     pub(crate) open: Vec<Waiting>,
 }
 
-/// A question that waits for its answer, as it was asked.
+/// A question that waits for its answer, in the form in which it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     pub(crate) key: String,
@@ -229,7 +229,7 @@ impl<P> Saved<P> {
     const VERSION: u32 = 2;
 }
 
-/// The failure of an attempt, as it travels in a state. Add new kinds at the end.
+/// The failure of an attempt in the form in which it travels in a state. Add new kinds at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RecordedFailure {
     /// `FlowError::Failed`, with its text.

@@ -118,7 +118,7 @@ impl Ask {
     }
 
     /// Asks the client's model.
-    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(
         &self,
@@ -139,7 +139,7 @@ impl Ask {
     }
 
     /// Asks the client for its roots.
-    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> QuestionBuilder<rmcp::model::ListRootsResult> {
         let roots =

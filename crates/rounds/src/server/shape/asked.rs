@@ -23,10 +23,7 @@ use crate::{
 
 #[doc = include_str!("docs/asked.md")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "handlers take it apart in their arguments, as they do rmcp's `Parameters`"
-)]
+#[expect(clippy::exhaustive_structs, reason = "handlers destructure it in their arguments, like rmcp's `Parameters`")]
 pub struct Asked<T>(pub T);
 
 /// A question that a server `S` can ask before a handler runs. See [`Asked`] for an example of each kind.

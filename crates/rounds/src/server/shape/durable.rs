@@ -92,7 +92,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
     }
 
     /// Asks the client's model.
-    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn sample(
         &self,
@@ -102,7 +102,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
     }
 
     /// Asks the client for its roots.
-    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> QuestionBuilder<rmcp::model::ListRootsResult> {
         self.ask.roots()

@@ -124,14 +124,14 @@ impl<R: From<InputRequiredResult>> Round<R> {
     }
 
     /// The response of the client's model to the request that was asked under this key.
-    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
         self.read(key, QuestionKind::Sample, from_json)
     }
 
     /// The client's roots, asked under this key.
-    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_roots(&self, key: &str) -> Given<rmcp::model::ListRootsResult> {
         self.read(key, QuestionKind::Roots, from_json)
@@ -386,14 +386,14 @@ impl<R: From<InputRequiredResult>> Questions<R> {
     }
 
     /// Asks the client's model.
-    #[deprecated(note = "sampling is deprecated by SEP-2577, as it is in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn sample(self, key: &str, request: rmcp::model::CreateMessageRequestParams) -> Self {
         self.with_request(key, || Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request))))
     }
 
     /// Asks the client for its roots.
-    #[deprecated(note = "roots are deprecated by SEP-2577, as they are in rmcp")]
+    #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn roots(self, key: &str) -> Self {
         self.with_request(key, || Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default())))
