@@ -8,7 +8,7 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Pending, SendError, Server, leg::Leg};
+use super::{Pending, SendError, Server, leg::ClientLeg};
 use crate::shared::kind::Method;
 
 /// Default length limit of a server's state, in bytes.
@@ -116,7 +116,7 @@ impl Call {
     }
 
     pub(super) async fn send_to(&self, server: &Server<'_>) -> Result<Sent, SendError> {
-        Leg::First(self).send(server).await
+        ClientLeg::First(self).send(server).await
     }
 
     pub(super) fn max_state(&self) -> usize {

@@ -19,25 +19,25 @@ use rmcp::{
 use super::{
     BadServer, Call, Pending, SendError, Sent, Server,
     question::{AskedQuestion, Context},
-    reply::{QuestionSet, Reply},
+    reply::{LegResponse, QuestionSet},
 };
 use crate::shared::{clock::Timestamp, kind::Method};
 
 /// The contents of one leg: the call itself, and the state and answers that go with it.
-pub(super) enum Leg<'a> {
+pub(super) enum ClientLeg<'a> {
     First(&'a Call),
     Next(&'a Pending),
 }
 
-impl Leg<'_> {
+impl ClientLeg<'_> {
     pub(super) async fn send(self, server: &Server<'_>) -> Result<Sent, SendError> {
         let result = request(server.peer, self.request(), own_meta(&self.call().meta)).await;
         let result = result.map_err(|error| SendError::of(error, self.state().is_some()))?;
-        match Reply::of(self.call().method, result)? {
-            Reply::Done(done) => Ok(Sent::Done(done)),
-            Reply::Task(task) => Ok(Sent::Task(task)),
-            Reply::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
-            Reply::Asks(asks) => {
+        match LegResponse::of(self.call().method, result)? {
+            LegResponse::Done(done) => Ok(Sent::Done(done)),
+            LegResponse::Task(task) => Ok(Sent::Task(task)),
+            LegResponse::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
+            LegResponse::Asks(asks) => {
                 let pending = self.pending(asks, server)?;
                 Ok(if pending.questions().is_empty() { Sent::Later(pending) } else { Sent::Asks(pending) })
             }

@@ -10,7 +10,8 @@ use std::{
 use rmcp::model::{InputResponses, JsonObject};
 
 use super::{
-    AnswerError, AskedQuestion, Call, Field, Origin, SendError, Sent, Server, UserAnswer, leg::Leg, question::Context,
+    AnswerError, AskedQuestion, Call, Field, Origin, SendError, Sent, Server, UserAnswer, leg::ClientLeg,
+    question::Context,
 };
 use crate::shared::clock::Timestamp;
 
@@ -198,7 +199,7 @@ impl Pending {
         if !self.origin().is_same(&found) {
             return Err(SendError::OtherServer { asked_by: Box::new(self.origin().clone()), found: Box::new(found) });
         }
-        Leg::Next(self).send(server).await
+        ClientLeg::Next(self).send(server).await
     }
 
     /// The same call from the beginning, for when the server no longer accepts an answer. The answers of this round and

@@ -34,13 +34,13 @@ const MAX_FORM_BYTES: usize = 256 << 10;
 /// A question, to be shown together with the server that asks. Clones are the same question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedQuestion {
-    read: Arc<Read>,
+    read: Arc<QuestionParts>,
     context: Arc<Context>,
 }
 
 /// A question as it came, and its contents.
 #[derive(Debug)]
-struct Read {
+struct QuestionParts {
     key: String,
     asked: QuestionContent,
     came: Came,
@@ -52,7 +52,7 @@ struct Read {
 }
 
 /// Compares the parts from which all others are computed.
-impl PartialEq for Read {
+impl PartialEq for QuestionParts {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key && self.came.raw() == other.came.raw() && self.suggested == other.suggested
     }
@@ -105,7 +105,9 @@ impl AskedQuestion {
     /// The fields of its form, in the order in which to show them. Empty if it is not a form, and for a form that only
     /// asks for consent.
     pub fn fields(&self) -> &[Field] {
-        let Read { asked: QuestionContent::Form { .. }, came, suggested, fields, .. } = &*self.read else { return &[] };
+        let QuestionParts { asked: QuestionContent::Form { .. }, came, suggested, fields, .. } = &*self.read else {
+            return &[];
+        };
         fields.get_or_init(|| {
             let raw = came.raw();
             let read = |schema| Field::of_schema(schema, &raw.order, suggested.as_ref());
@@ -165,7 +167,7 @@ impl AskedQuestion {
     ///
     /// If the answer is of another kind, or is not valid for the form. The error says which field is wrong and why.
     pub fn check(&self, answer: UserAnswer) -> Result<UserAnswer, AnswerError> {
-        let Read { key, came, .. } = &*self.read;
+        let QuestionParts { key, came, .. } = &*self.read;
         if !answer.fits(self.kind()) {
             return Err(AnswerError::OtherKind { key: key.clone(), wanted: self.kind() });
         }
@@ -189,7 +191,7 @@ impl AskedQuestion {
     ) -> Result<Self, String> {
         let asked = came.asked()?;
         let (suggested, fields) = (suggested.cloned(), OnceLock::new());
-        Ok(Self { read: Arc::new(Read { key, asked, came, suggested, fields }), context })
+        Ok(Self { read: Arc::new(QuestionParts { key, asked, came, suggested, fields }), context })
     }
 
     pub(super) fn to_raw(&self) -> (&str, &RawQuestion) {
@@ -202,11 +204,11 @@ impl AskedQuestion {
 #[derive(Debug)]
 pub(super) enum Came {
     Json(RawQuestion),
-    Form(Box<Form>),
+    Form(Box<ReadForm>),
 }
 
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct ReadForm {
     message: String,
     schema: ElicitationSchema,
     meta: Option<RequestMetaObject>,
@@ -223,7 +225,7 @@ impl Came {
                 ..
             }) => {
                 let meta = extensions.get::<RequestMetaObject>().cloned().or(meta);
-                Ok(Self::Form(Box::new(Form { message, schema, meta, raw: OnceLock::new() })))
+                Ok(Self::Form(Box::new(ReadForm { message, schema, meta, raw: OnceLock::new() })))
             }
             other => Self::of_json(serde_json::to_value(other).map_err(|_| "it is not JSON".to_owned())?),
         }
@@ -292,7 +294,7 @@ impl Came {
     }
 }
 
-impl Form {
+impl ReadForm {
     fn size(&self) -> usize {
         let Self { message, schema, meta, .. } = self;
         let ElicitationSchema { schema, title, description, properties, required, .. } = schema;

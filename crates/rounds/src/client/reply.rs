@@ -25,7 +25,7 @@ const MAX_QUESTIONS: usize = 64;
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// A response to a leg.
-pub(super) enum Reply {
+pub(super) enum LegResponse {
     Done(Done),
     Task(Box<CreateTaskResult>),
     Asks(QuestionSet),
@@ -38,7 +38,7 @@ pub(super) struct QuestionSet {
     pub(super) expires_in: Option<Duration>,
 }
 
-impl Reply {
+impl LegResponse {
     /// Reads a response, also one that rmcp could not: its type for URL questions requires an id that is no longer
     /// sent, and it passes on as JSON what it cannot read.
     pub(super) fn of(method: Method, result: ServerResult) -> Result<Self, BadServer> {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::shared::{clock::Timestamp, order::arrange};
 
-/// The version of the layout of [`Saved`]. It changes with every change that a reader of this version would misread.
+/// The version of the layout of [`SavedCall`]. It changes with every change that a reader of this version would misread.
 const VERSION: u64 = 1;
 
 /// Why a saved call cannot be loaded.
@@ -47,7 +47,7 @@ impl Pending {
     /// serialises to the same.
     pub fn to_json(&self) -> String {
         // Its parts are objects with string keys, which JSON can express.
-        serde_json::to_string(&Saved::of(self)).unwrap_or_default()
+        serde_json::to_string(&SavedCall::of(self)).unwrap_or_default()
     }
 
     /// Loads a call. Its questions and answers are checked as if they had just come, except for their sizes.
@@ -66,13 +66,13 @@ impl Pending {
         {
             return Err(LoadError::Version { found });
         }
-        Saved::deserialize(value).map_err(LoadError::Malformed)?.load()
+        SavedCall::deserialize(value).map_err(LoadError::Malformed)?.load()
     }
 }
 
 impl Serialize for Pending {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::to_value(Saved::of(self)).map_err(ser::Error::custom)?.serialize(serializer)
+        serde_json::to_value(SavedCall::of(self)).map_err(ser::Error::custom)?.serialize(serializer)
     }
 }
 
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for Pending {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Saved {
+struct SavedCall {
     version: u64,
     call: Call,
     round: u32,
@@ -103,7 +103,7 @@ struct Saved {
     expires_at: Option<Timestamp>,
 }
 
-impl Saved {
+impl SavedCall {
     fn of(pending: &Pending) -> Self {
         let question = |question: &AskedQuestion| {
             let (key, raw) = question.to_raw();

@@ -29,7 +29,7 @@ const LEGACY: &str = "2025-11-25";
 /// A client in memory, of either era. Clones are the same client.
 #[derive(Clone)]
 pub struct Client {
-    wire: Arc<Wire>,
+    wire: Arc<MemoryWire>,
     era: Era,
     capabilities: Value,
 }
@@ -56,7 +56,7 @@ impl Client {
     /// If the client is of the legacy era and the server does not accept its `initialize`.
     pub async fn connect(server: impl ServerHandler, era: Era, capabilities: Value) -> Self {
         let (ours, theirs) = duplex(1 << 20);
-        let wire = Arc::new(Wire::new(ours));
+        let wire = Arc::new(MemoryWire::new(ours));
         // `serve` returns after the first message of the client, and the server stops when the client is dropped.
         tokio::spawn(async move {
             if let Ok(running) = server.serve(theirs).await {
@@ -180,7 +180,7 @@ impl std::fmt::Debug for Client {
 
 /// A request that was sent and not yet answered.
 pub struct InFlight {
-    wire: Arc<Wire>,
+    wire: Arc<MemoryWire>,
     id: u64,
     response: oneshot::Receiver<Value>,
     method: String,
@@ -210,7 +210,7 @@ impl InFlight {
 
 /// A request of the server, which only the legacy era has.
 pub struct Pushed {
-    wire: Arc<Wire>,
+    wire: Arc<MemoryWire>,
     message: Value,
 }
 
@@ -518,24 +518,24 @@ impl Retry {
 }
 
 /// Newline-delimited JSON-RPC over memory. The connection closes when the last client is dropped.
-struct Wire {
+struct MemoryWire {
     writer: tokio::sync::Mutex<WriteHalf<DuplexStream>>,
     next_id: AtomicU64,
-    waiting: Waiting,
+    waiting: AwaitedResponses,
     pushes: tokio::sync::Mutex<mpsc::UnboundedReceiver<Value>>,
     notifications: Notifications,
 }
 
 /// The senders of awaited responses, by request id.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
+type AwaitedResponses = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
 type Notifications = Arc<Mutex<Vec<Value>>>;
 
-impl Wire {
+impl MemoryWire {
     fn new(stream: DuplexStream) -> Self {
         let (reader, writer) = split(stream);
         let (pushed, pushes) = mpsc::unbounded_channel();
-        let (waiting, notifications) = (Waiting::default(), Notifications::default());
+        let (waiting, notifications) = (AwaitedResponses::default(), Notifications::default());
         tokio::spawn(read(reader, waiting.clone(), pushed, notifications.clone()));
         Self {
             writer: tokio::sync::Mutex::new(writer),
@@ -562,7 +562,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for MemoryWire {
     fn drop(&mut self) {
         // The halves of a stream keep each other open, so the writing half is closed explicitly.
         let writer = self.writer.get_mut();
@@ -572,7 +572,7 @@ impl Drop for Wire {
 
 async fn read(
     reader: ReadHalf<DuplexStream>,
-    waiting: Waiting,
+    waiting: AwaitedResponses,
     pushed: mpsc::UnboundedSender<Value>,
     notifications: Notifications,
 ) {

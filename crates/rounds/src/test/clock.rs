@@ -22,12 +22,12 @@ use crate::shared::clock::BoxFuture;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Clock {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<ClockState>>,
     more_asleep: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ClockState {
     now: SystemTime,
     sleepers: Vec<(SystemTime, oneshot::Sender<()>)>,
 }
@@ -36,7 +36,7 @@ impl Clock {
     /// A clock that begins at a fixed moment in 2027.
     pub fn new() -> Self {
         Self {
-            inner: Arc::new(Mutex::new(Inner {
+            inner: Arc::new(Mutex::new(ClockState {
                 now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
                 sleepers: Vec::new(),
             })),
@@ -80,7 +80,7 @@ impl Clock {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, ClockState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

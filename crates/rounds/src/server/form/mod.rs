@@ -75,21 +75,21 @@ pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, FormTypeError>;
 /// The form of a type, whatever the key it is asked under. Made once for each type, and kept for the life of the
 /// process.
 struct Shape {
-    fields: Asked,
+    fields: FormFields,
     digest: Digest,
 }
 
 /// The fields of a form: the rules that check answers, and the schema that is sent.
-enum Asked {
+enum FormFields {
     /// The properties of an object.
     Of(Fields, ElicitationSchema),
     /// The only field of a form, for any other type.
     Single(Rule, PrimitiveSchemaDefinition),
 }
 
-type Known = BTreeMap<TypeId, Result<&'static Shape, FormTypeError>>;
+type KnownShapes = BTreeMap<TypeId, Result<&'static Shape, FormTypeError>>;
 
-static SHAPES: RwLock<Known> = RwLock::new(Known::new());
+static SHAPES: RwLock<KnownShapes> = RwLock::new(KnownShapes::new());
 
 impl<'a> Form<'a> {
     /// The form that asks for a `T` under this key.
@@ -127,8 +127,8 @@ impl<'a> Form<'a> {
     /// The schema as it goes over the wire.
     pub(crate) fn schema(&self) -> ElicitationSchema {
         match &self.shape.fields {
-            Asked::Of(_, schema) => schema.clone(),
-            Asked::Single(field, definition) => {
+            FormFields::Of(_, schema) => schema.clone(),
+            FormFields::Single(field, definition) => {
                 let mut properties = BTreeMap::new();
                 properties.insert(self.key.to_owned(), definition.clone());
                 let mut schema = ElicitationSchema::new(properties);
@@ -156,8 +156,8 @@ impl<'a> Form<'a> {
     /// Checks an answer against the schema, then deserialises it.
     pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, InvalidAnswer> {
         let value = match &self.shape.fields {
-            Asked::Of(fields, _) => Value::Object(fields.check(content)?),
-            Asked::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
+            FormFields::Of(fields, _) => Value::Object(fields.check(content)?),
+            FormFields::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
         };
         made_of(value)
     }
@@ -166,8 +166,10 @@ impl<'a> Form<'a> {
     /// deserialised.
     pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, InvalidAnswer> {
         match &self.shape.fields {
-            Asked::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
-            Asked::Single(field, _) => made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?),
+            FormFields::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
+            FormFields::Single(field, _) => {
+                made_of(field.check_alone(self.key, member(json, self.key).map_err(unfit)?)?)
+            }
         }
     }
 }
@@ -188,14 +190,14 @@ fn unfit(error: serde_json::Error) -> InvalidAnswer {
 /// The member of this name of an object that is JSON text. Other members are skipped.
 fn member(json: &str, name: &str) -> serde_json::Result<Option<Value>> {
     let mut text = serde_json::Deserializer::from_str(json);
-    let found = text.deserialize_map(Member(name))?;
+    let found = text.deserialize_map(MemberVisitor(name))?;
     text.end()?;
     Ok(found)
 }
 
-struct Member<'a>(&'a str);
+struct MemberVisitor<'a>(&'a str);
 
-impl<'de> Visitor<'de> for Member<'_> {
+impl<'de> Visitor<'de> for MemberVisitor<'_> {
     type Value = Option<Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -204,7 +206,7 @@ impl<'de> Visitor<'de> for Member<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Option<Value>, A::Error> {
         let mut found = None;
-        while let Some(is_it) = members.next_key_seed(Name(self.0))? {
+        while let Some(is_it) = members.next_key_seed(MemberName(self.0))? {
             if is_it {
                 found = Some(members.next_value()?);
             } else {
@@ -216,9 +218,9 @@ impl<'de> Visitor<'de> for Member<'_> {
 }
 
 /// Whether a member has this name.
-struct Name<'a>(&'a str);
+struct MemberName<'a>(&'a str);
 
-impl<'de> DeserializeSeed<'de> for Name<'_> {
+impl<'de> DeserializeSeed<'de> for MemberName<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<bool, D::Error> {
@@ -226,7 +228,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
-impl Visitor<'_> for Name<'_> {
+impl Visitor<'_> for MemberName<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,7 +262,7 @@ impl Shape {
             }
             let definition = carried("it", &field)?;
             let rule = if is_nullable { Rule::of(&field).or_null() } else { Rule::of(&field) };
-            return Ok(Self { fields: Asked::Single(rule, definition), digest });
+            return Ok(Self { fields: FormFields::Single(rule, definition), digest });
         }
         if let Some(keyword) =
             UNBOUNDED.into_iter().find(|keyword| schema.get(*keyword).is_some_and(|given| given != false))
@@ -283,7 +285,7 @@ impl Shape {
         asked.property_order = Some(in_order::<T>(&schema));
         let fields = Fields::of(&schema);
         let digest = Digest::of_shape(&Value::Object(schema));
-        Ok(Self { fields: Asked::Of(fields, asked), digest })
+        Ok(Self { fields: FormFields::Of(fields, asked), digest })
     }
 }
 
@@ -745,12 +747,13 @@ mod tests {
         assert!(said.contains("Sometimes` cannot be asked for with a form: `labels` is a map"), "{said}");
         #[derive(Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
-        struct Open {
+        struct Flattening {
             name: String,
             #[serde(flatten)]
             more: HashMap<String, String>,
         }
-        for said in [unaskable::<Open>(), unaskable::<HashMap<String, String>>(), unaskable::<BTreeMap<String, bool>>()]
+        for said in
+            [unaskable::<Flattening>(), unaskable::<HashMap<String, String>>(), unaskable::<BTreeMap<String, bool>>()]
         {
             assert!(said.contains("` cannot be asked for with a form: it is a map or has one"), "{said}");
         }

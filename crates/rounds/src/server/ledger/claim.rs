@@ -25,11 +25,11 @@ pub enum OwnerLost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Claim {
     fence: Fence,
-    state: State,
+    state: ClaimState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum ClaimState {
     #[default]
     Free,
     Running {
@@ -60,38 +60,38 @@ pub enum ClaimStep {
 impl Claim {
     /// A claim that was released, and was last run with this fence.
     pub fn released(fence: Fence) -> Self {
-        Self { fence, state: State::Free }
+        Self { fence, state: ClaimState::Free }
     }
 
     /// Requests the claim for a leg.
     pub fn take(&mut self, answers: Digest, now: Timestamp, lease_until: Timestamp, orphan: OwnerLost) -> ClaimStep {
         match self.state {
-            State::Running { lease_until: until, .. } if until <= now && orphan == OwnerLost::Dead => {
-                self.state = State::Dead;
+            ClaimState::Running { lease_until: until, .. } if until <= now && orphan == OwnerLost::Dead => {
+                self.state = ClaimState::Dead;
                 ClaimStep::Dead
             }
-            State::Running { answers: running, lease_until: until } => match (running == answers, until <= now) {
+            ClaimState::Running { answers: running, lease_until: until } => match (running == answers, until <= now) {
                 (true, true) => self.run(answers, lease_until),
                 (true, false) => ClaimStep::Running,
                 (false, _) => ClaimStep::AnsweredOtherwise,
             },
-            State::Free => self.run(answers, lease_until),
-            State::Done { answers: done } if done == answers => ClaimStep::Done,
-            State::Done { .. } => ClaimStep::AnsweredOtherwise,
-            State::Dead => ClaimStep::Dead,
+            ClaimState::Free => self.run(answers, lease_until),
+            ClaimState::Done { answers: done } if done == answers => ClaimStep::Done,
+            ClaimState::Done { .. } => ClaimStep::AnsweredOtherwise,
+            ClaimState::Dead => ClaimStep::Dead,
         }
     }
 
     fn run(&mut self, answers: Digest, lease_until: Timestamp) -> ClaimStep {
         self.fence += 1;
-        self.state = State::Running { answers, lease_until };
+        self.state = ClaimState::Running { answers, lease_until };
         ClaimStep::Fresh(self.fence)
     }
 
     /// Extends the lease of the owner. False if it is no longer the owner.
     pub fn renew(&mut self, fence: Fence, until: Timestamp) -> bool {
         match &mut self.state {
-            State::Running { lease_until, .. } if self.fence == fence => {
+            ClaimState::Running { lease_until, .. } if self.fence == fence => {
                 *lease_until = until;
                 true
             }
@@ -102,8 +102,8 @@ impl Claim {
     /// Records that the owner has a reply. False if it is no longer the owner: then it must not send the reply.
     pub fn settle(&mut self, fence: Fence) -> bool {
         match self.state {
-            State::Running { answers, .. } if self.fence == fence => {
-                self.state = State::Done { answers };
+            ClaimState::Running { answers, .. } if self.fence == fence => {
+                self.state = ClaimState::Done { answers };
                 true
             }
             _ => false,
@@ -112,10 +112,10 @@ impl Claim {
 
     /// Gives up the claim.
     pub fn release(&mut self, fence: Fence, orphan: OwnerLost) {
-        if matches!(self.state, State::Running { .. }) && self.fence == fence {
+        if matches!(self.state, ClaimState::Running { .. }) && self.fence == fence {
             self.state = match orphan {
-                OwnerLost::Free => State::Free,
-                OwnerLost::Dead => State::Dead,
+                OwnerLost::Free => ClaimState::Free,
+                OwnerLost::Dead => ClaimState::Dead,
             };
         }
     }
@@ -128,20 +128,20 @@ impl Claim {
     /// The digest of the answers that it runs with or was settled with.
     pub fn answers(&self) -> Option<Digest> {
         match self.state {
-            State::Running { answers, .. } | State::Done { answers } => Some(answers),
-            State::Free | State::Dead => None,
+            ClaimState::Running { answers, .. } | ClaimState::Done { answers } => Some(answers),
+            ClaimState::Free | ClaimState::Dead => None,
         }
     }
 
     /// Whether it has ended without an answer.
     pub fn is_dead(&self) -> bool {
-        self.state == State::Dead
+        self.state == ClaimState::Dead
     }
 
     /// The end of the owner's lease, if a leg runs.
     pub fn running_until(&self) -> Option<Timestamp> {
         match self.state {
-            State::Running { lease_until, .. } => Some(lease_until),
+            ClaimState::Running { lease_until, .. } => Some(lease_until),
             _ => None,
         }
     }

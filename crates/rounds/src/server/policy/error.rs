@@ -6,7 +6,7 @@ use rmcp::{
     model::{CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock},
 };
 
-use super::{failure::Recorded, notes, observe::cut};
+use super::{failure::RecordedRetry, notes, observe::cut};
 use crate::{
     server::{form::FormTypeError, ledger::LedgerError, seal::refusal::Refusal},
     shared::check::InvalidAnswer,
@@ -350,7 +350,7 @@ impl FlowError {
                 tracing::warn!(target: "rounds", error = place(&source), "{words}");
                 told(Refusal::frozen(), Meaning::Unreadable)
             }
-            Self::Retry(source) if source.is::<Recorded>() => {
+            Self::Retry(source) if source.is::<RecordedRetry>() => {
                 tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "a call ended with the recorded failure of an earlier leg");
                 told(internal("the call cannot go on: start it again".to_owned()), Meaning::Final)
             }

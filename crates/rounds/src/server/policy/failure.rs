@@ -35,7 +35,7 @@ impl From<RecordedFailure> for FlowError {
     fn from(failure: RecordedFailure) -> Self {
         match failure {
             RecordedFailure::Failed(words) => Self::Failed(words),
-            RecordedFailure::Retry(words) => Self::Retry(Box::new(Recorded(words))),
+            RecordedFailure::Retry(words) => Self::Retry(Box::new(RecordedRetry(words))),
             RecordedFailure::Protocol { code, message, data } => {
                 let data = data.and_then(|json| serde_json::from_str(&json).ok());
                 Self::Protocol(ErrorData::new(ErrorCode(code), message, data))
@@ -47,15 +47,15 @@ impl From<RecordedFailure> for FlowError {
 /// The source of a [`FlowError::Retry`] that was read from a record. The same request would meet the same record, so
 /// the client is not asked to send it again.
 #[derive(Debug)]
-pub(crate) struct Recorded(String);
+pub(crate) struct RecordedRetry(String);
 
-impl fmt::Display for Recorded {
+impl fmt::Display for RecordedRetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Recorded {}
+impl std::error::Error for RecordedRetry {}
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ use crate::server::seal::Digest;
 
 /// The sessions of one server, over all of its mounts.
 #[derive(Default)]
-pub(crate) struct Places(Mutex<Taken>);
+pub(crate) struct Places(Mutex<SessionTable>);
 
 /// The principal of a session. None until the session is admitted, and for callers without a principal.
 pub(crate) type Owner = Option<Digest>;
@@ -112,7 +112,7 @@ impl Places {
         self.lock().sessions.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Taken> {
+    fn lock(&self) -> MutexGuard<'_, SessionTable> {
         // No code panics while it holds the lock, so the data is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +130,7 @@ struct Session {
 }
 
 #[derive(Default)]
-struct Taken {
+struct SessionTable {
     sessions: HashMap<SessionId, Session>,
     places: usize,
     idle: BTreeMap<u64, SessionId>,
@@ -144,7 +144,7 @@ struct SessionShare {
     idle: BTreeMap<u64, SessionId>,
 }
 
-impl Taken {
+impl SessionTable {
     /// The sessions that have to end for one of this owner that takes so many places.
     fn room(
         &self,
@@ -230,13 +230,13 @@ impl Taken {
 mod tests {
     use super::*;
 
-    struct Server {
+    struct TestServer {
         places: Places,
         limits: Limits,
         identifies: bool,
     }
 
-    impl Server {
+    impl TestServer {
         fn of(sessions: usize, per_principal: usize) -> Self {
             let limits = Limits::default().with_sessions(sessions, per_principal);
             Self { places: Places::default(), limits, identifies: true }
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_session_that_was_not_used_for_the_longest_time_makes_room() {
-        let server = Server { identifies: false, ..Server::of(3, 100) };
+        let server = TestServer { identifies: false, ..TestServer::of(3, 100) };
         for id in ["a", "b", "c"] {
             assert_eq!(server.open(id, None, 1), none());
         }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_session_with_a_call_in_flight_makes_no_room() {
-        let server = Server { identifies: false, ..Server::of(2, 100) };
+        let server = TestServer { identifies: false, ..TestServer::of(2, 100) };
         assert_eq!((server.open("a", None, 1), server.open("b", None, 1)), (none(), none()));
         assert!(server.call("a", 1) && server.call("a", 2));
         assert_eq!(server.open("c", None, 1), ended(&["b"]));
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_principal_has_a_share_and_makes_room_for_itself() {
-        let server = Server::of(100, 2);
+        let server = TestServer::of(100, 2);
         for (id, owner) in [("a", "ada"), ("b", "ben"), ("c", "ada")] {
             assert_eq!(server.open(id, Some(owner), 1), none());
         }
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn callers_without_a_principal_share_one_half_and_end_no_session_of_one_who_has_one() {
-        let server = Server::of(4, 3);
+        let server = TestServer::of(4, 3);
         for (id, owner) in [("a", "ada"), ("b", "ada"), ("c", "ada")] {
             assert_eq!(server.open(id, Some(owner), 1), none());
         }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn where_no_principals_are_identified_callers_have_all_places() {
-        let server = Server { identifies: false, ..Server::of(4, 1) };
+        let server = TestServer { identifies: false, ..TestServer::of(4, 1) };
         for id in ["a", "b", "c", "d"] {
             assert_eq!(server.open(id, None, 1), none());
         }
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_large_session_takes_several_places() {
-        let server = Server { identifies: false, ..Server::of(5, 100) };
+        let server = TestServer { identifies: false, ..TestServer::of(5, 100) };
         assert_eq!((server.open("a", None, 2), server.open("b", None, 2)), (none(), none()));
         assert_eq!(server.open("c", None, 3), ended(&["a"]));
         assert_eq!(server.open("d", None, 6), Err(Full::All { limit: 5 }));
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_sessions_that_have_ended() {
-        let server = Server::of(8, 4);
+        let server = TestServer::of(8, 4);
         for round in 0..20 {
             for owner in [None, Some("ada"), Some("ben")] {
                 let id = format!("{round} {owner:?}");

@@ -15,7 +15,7 @@ pub(crate) struct Attempt {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written<F> {
+struct WrittenAttempt<F> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     step: Option<String>,
     failure: F,
@@ -25,7 +25,7 @@ impl Attempt {
     const MARK: char = '!';
 
     pub(crate) fn new(step: Option<String>, failure: RecordedFailure) -> Self {
-        let written = Written { step, failure: &failure };
+        let written = WrittenAttempt { step, failure: &failure };
         let json = serde_json::to_string(&written).expect("a failure has no type that JSON cannot write");
         Self { step: written.step, text: format!("{}{json}", Self::MARK), failure }
     }
@@ -37,7 +37,7 @@ impl Attempt {
 
     /// Reads an attempt. None for a value, and for an attempt of an unknown kind.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let Written { step, failure } = serde_json::from_str(text.strip_prefix(Self::MARK)?).ok()?;
+        let WrittenAttempt { step, failure } = serde_json::from_str(text.strip_prefix(Self::MARK)?).ok()?;
         Some(Self { step, failure, text: text.to_owned() })
     }
 }

@@ -195,19 +195,19 @@ impl From<PagesWithoutTexts> for Pages {
 impl Pages {
     /// The journal as JSON, for people and for tests. Unlike in a token, it has a version.
     pub(crate) fn to_json(&self) -> String {
-        let saved = Saved { version: Saved::<()>::VERSION, pages: self };
+        let saved = SavedJournal { version: SavedJournal::<()>::VERSION, pages: self };
         serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
     }
 
     /// Reads what [`to_json`](Self::to_json) wrote, also before it had texts.
     #[cfg(any(test, feature = "test"))]
     pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
-        let Saved { version, .. } = serde_json::from_str::<Saved<serde::de::IgnoredAny>>(json)?;
+        let SavedJournal { version, .. } = serde_json::from_str::<SavedJournal<serde::de::IgnoredAny>>(json)?;
         match version {
-            Saved::<()>::VERSION => serde_json::from_str::<Saved<Self>>(json).map(|saved| saved.pages),
-            1 => serde_json::from_str::<Saved<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
+            SavedJournal::<()>::VERSION => serde_json::from_str::<SavedJournal<Self>>(json).map(|saved| saved.pages),
+            1 => serde_json::from_str::<SavedJournal<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
             _ => {
-                let known = Saved::<()>::VERSION;
+                let known = SavedJournal::<()>::VERSION;
                 let error = format!(
                     "the journal has version {version}, and this build reads up to version {known}: use a newer one"
                 );
@@ -219,13 +219,13 @@ impl Pages {
 
 /// A journal as JSON.
 #[derive(Serialize, Deserialize)]
-struct Saved<P> {
+struct SavedJournal<P> {
     version: u32,
     #[serde(flatten)]
     pages: P,
 }
 
-impl<P> Saved<P> {
+impl<P> SavedJournal<P> {
     const VERSION: u32 = 2;
 }
 

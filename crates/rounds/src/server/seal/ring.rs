@@ -326,8 +326,8 @@ mod tests {
     const A: [u8; 32] = [1; 32];
     const B: [u8; 32] = [2; 32];
 
-    fn written(text: &str) -> tempfile::Written {
-        tempfile::Written::new(text)
+    fn written(text: &str) -> temporary::TempFile {
+        temporary::TempFile::new(text)
     }
 
     #[test]
@@ -384,15 +384,15 @@ mod tests {
     }
 
     /// A file that is removed at the end of the test.
-    mod tempfile {
+    mod temporary {
         use std::{
             path::{Path, PathBuf},
             sync::atomic::{AtomicU32, Ordering},
         };
 
-        pub(super) struct Written(PathBuf);
+        pub(super) struct TempFile(PathBuf);
 
-        impl Written {
+        impl TempFile {
             pub(super) fn new(text: &str) -> Self {
                 static NEXT: AtomicU32 = AtomicU32::new(0);
                 let name = format!("rounds-ring-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -406,7 +406,7 @@ mod tests {
             }
         }
 
-        impl Drop for Written {
+        impl Drop for TempFile {
             fn drop(&mut self) {
                 let _ = std::fs::remove_file(&self.0);
             }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     ask::Answer,
-    posed::{DeclaredQuestion, Settled},
+    posed::{DeclaredQuestion, SettledQuestion},
 };
 use crate::{
     server::{
@@ -77,7 +77,7 @@ impl<S, T: Question<S> + 'static> Question<S> for Answer<T> {
 pub trait QuestionInput<S>: sealed::Sealed + Sized {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "the trait is sealed")]
-    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError>;
+    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError>;
 }
 
 mod sealed {
@@ -85,7 +85,7 @@ mod sealed {
 }
 
 /// Collects the declared questions of one leg.
-pub(crate) struct Desk<'a, S> {
+pub(crate) struct QuestionCollector<'a, S> {
     server: &'a S,
     view: &'a View,
     requests: InputRequests,
@@ -93,13 +93,13 @@ pub(crate) struct Desk<'a, S> {
     keys: Vec<String>,
 }
 
-impl<S> Desk<'_, S> {
+impl<S> QuestionCollector<'_, S> {
     /// The value of a question, or none if the question, or one that it depends on, has to be asked first.
     fn value<T: Question<S>>(&mut self) -> Result<Option<T>, FlowError> {
         let Some(on) = T::On::find(self)? else { return Ok(None) };
         match T::ask(self.server, on)?.settle(self.view, true)? {
-            Settled::Value(value) => Ok(Some(value)),
-            Settled::Asks(key, request) => match self.requests.get(&key) {
+            SettledQuestion::Value(value) => Ok(Some(value)),
+            SettledQuestion::Asks(key, request) => match self.requests.get(&key) {
                 // Two questions may depend on the same question.
                 Some(asked) if *asked != *request => Err(FlowError::DuplicateKey { key }),
                 Some(_) => Ok(None),
@@ -126,12 +126,12 @@ impl<T> Asked<T> {
         T: Question<S>,
     {
         let view = View::take(context, "Asked")?;
-        let mut desk = Desk { server, view: &view, requests: InputRequests::new(), keys: Vec::new() };
-        let declared = match desk.value() {
+        let mut collector = QuestionCollector { server, view: &view, requests: InputRequests::new(), keys: Vec::new() };
+        let declared = match collector.value() {
             Ok(Some(value)) => return Ok(Self(value)),
             Ok(None) => {
-                let order = order::of_keys(desk.keys.iter().map(String::as_str));
-                Declared::Asks(desk.requests, order)
+                let order = order::of_keys(collector.keys.iter().map(String::as_str));
+                Declared::Asks(collector.requests, order)
             }
             Err(error) => Declared::Failed(error),
         };
@@ -159,7 +159,7 @@ impl sealed::Sealed for () {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S> QuestionInput<S> for () {
-    fn find(_desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
+    fn find(_desk: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
         Ok(Some(()))
     }
 }
@@ -168,8 +168,8 @@ impl<P> sealed::Sealed for Parameters<P> {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
-    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
-        let arguments = desk.view.frame.arguments.as_deref().unwrap_or("{}");
+    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+        let arguments = collector.view.frame.arguments.as_deref().unwrap_or("{}");
         let misfit = |error| ErrorData::invalid_params(format!("the arguments are not valid: {error}"), None);
         Ok(Some(Self(serde_json::from_str(arguments).map_err(misfit)?)))
     }
@@ -179,8 +179,8 @@ impl<T> sealed::Sealed for Asked<T> {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
 impl<S, T: Question<S>> QuestionInput<S> for Asked<T> {
-    fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
-        Ok(desk.value()?.map(Self))
+    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+        Ok(collector.value()?.map(Self))
     }
 }
 
@@ -192,8 +192,8 @@ macro_rules! together {
 
         #[expect(private_interfaces, reason = "the trait is sealed")]
         impl<S, $($T: QuestionInput<S>),+> QuestionInput<S> for ($($T,)+) {
-            fn find(desk: &mut Desk<'_, S>) -> Result<Option<Self>, FlowError> {
-                $(let $name = $T::find(desk)?;)+
+            fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+                $(let $name = $T::find(collector)?;)+
                 Ok((|| Some(($($name?,)+)))())
             }
         }

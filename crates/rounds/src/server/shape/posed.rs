@@ -30,9 +30,9 @@ use crate::{
 /// let known: DeclaredQuestion<Units> = DeclaredQuestion::known(Units::Metric);
 /// ```
 #[must_use = "a declared question is asked only if it is returned"]
-pub struct DeclaredQuestion<T>(Inner<T>);
+pub struct DeclaredQuestion<T>(KnownOrAsked<T>);
 
-enum Inner<T> {
+enum KnownOrAsked<T> {
     Known(T),
     Question(Unanswered<T>),
 }
@@ -44,15 +44,15 @@ struct Unanswered<T> {
     url: Option<String>,
     /// Makes the form; its schema belongs to the type.
     form: fn(&str) -> Result<Form<'_>, FlowError>,
-    read: Read<T>,
+    read: ReadAnswer<T>,
     /// The value to use if the client cannot be asked.
     otherwise: Option<T>,
 }
 
-type Read<T> = Box<dyn Fn(Reply<'_>) -> Result<T, Misread> + Send>;
+type ReadAnswer<T> = Box<dyn Fn(AnswerTo<'_>) -> Result<T, Misread> + Send>;
 
 /// An answer, with the question that it answers.
-struct Reply<'a> {
+struct AnswerTo<'a> {
     key: &'a str,
     kind: QuestionKind,
     message: &'a str,
@@ -80,7 +80,7 @@ impl<T: FormType> DeclaredQuestion<T> {
     }
 
     fn question(message: String, url: Option<String>) -> Self {
-        Self(Inner::Question(Unanswered {
+        Self(KnownOrAsked::Question(Unanswered {
             message,
             key: Form::default_key::<T>(),
             url,
@@ -97,13 +97,13 @@ impl<T: FormType> DeclaredQuestion<T> {
 impl<T> DeclaredQuestion<T> {
     /// The value itself. Nothing is asked.
     pub const fn known(value: T) -> Self {
-        Self(Inner::Known(value))
+        Self(KnownOrAsked::Known(value))
     }
 
     /// Sets the question's key on the wire, which is the name of its type by default. In [`Steps`](crate::Steps) the
     /// key is the step's name, and this has no effect.
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        if let Inner::Question(question) = &mut self.0 {
+        if let KnownOrAsked::Question(question) = &mut self.0 {
             question.key = key.into();
         }
         self
@@ -112,7 +112,7 @@ impl<T> DeclaredQuestion<T> {
     /// Sets the value to use if the client [cannot be asked](FlowError::cannot_ask). It does not replace the answer of
     /// a user who declined.
     pub fn or(mut self, value: T) -> Self {
-        if let Inner::Question(question) = &mut self.0 {
+        if let KnownOrAsked::Question(question) = &mut self.0 {
             question.otherwise = Some(value);
         }
         self
@@ -124,36 +124,38 @@ impl<T> DeclaredQuestion<T> {
         T: 'static,
     {
         DeclaredQuestion(match self.0 {
-            Inner::Known(value) => Inner::Known(Answer::Accepted(value)),
-            Inner::Question(Unanswered { message, key, url, form, read, otherwise }) => Inner::Question(Unanswered {
-                message,
-                key,
-                url,
-                form,
-                read: Box::new(move |reply| match reply.answer {
-                    Answer::Accepted(_) => read(reply).map(Answer::Accepted),
-                    Answer::Declined => Ok(Answer::Declined),
-                    Answer::Cancelled => Ok(Answer::Cancelled),
-                }),
-                otherwise: otherwise.map(Answer::Accepted),
-            }),
+            KnownOrAsked::Known(value) => KnownOrAsked::Known(Answer::Accepted(value)),
+            KnownOrAsked::Question(Unanswered { message, key, url, form, read, otherwise }) => {
+                KnownOrAsked::Question(Unanswered {
+                    message,
+                    key,
+                    url,
+                    form,
+                    read: Box::new(move |reply| match reply.answer {
+                        Answer::Accepted(_) => read(reply).map(Answer::Accepted),
+                        Answer::Declined => Ok(Answer::Declined),
+                        Answer::Cancelled => Ok(Answer::Cancelled),
+                    }),
+                    otherwise: otherwise.map(Answer::Accepted),
+                })
+            }
         })
     }
 
     /// The message of the question, or none if the value is known.
     pub(super) fn message(&self) -> Option<&str> {
         match &self.0 {
-            Inner::Known(_) => None,
-            Inner::Question(question) => Some(&question.message),
+            KnownOrAsked::Known(_) => None,
+            KnownOrAsked::Question(question) => Some(&question.message),
         }
     }
 
     /// The value, if it is known or was answered; otherwise the request to send. An answer counts only for this exact
     /// question: if another one was asked under its key, such as one with another price, this one is asked.
-    pub(super) fn settle(self, view: &View, pushes: bool) -> Result<Settled<T>, FlowError> {
+    pub(super) fn settle(self, view: &View, pushes: bool) -> Result<SettledQuestion<T>, FlowError> {
         let mut question = match self.0 {
-            Inner::Known(value) => return Ok(Settled::Value(value)),
-            Inner::Question(question) => question,
+            KnownOrAsked::Known(value) => return Ok(SettledQuestion::Value(value)),
+            KnownOrAsked::Question(question) => question,
         };
         let fingerprint = question.fingerprint(view)?;
         let answers = view.frame.answers();
@@ -164,7 +166,7 @@ impl<T> DeclaredQuestion<T> {
         let problem = match answered.map(|(kind, received)| question.value(kind, received)) {
             Some(Ok(value)) => {
                 view.frame.answers().take(&question.key, fingerprint);
-                return Ok(Settled::Value(value));
+                return Ok(SettledQuestion::Value(value));
             }
             Some(Err(Misread::Ends(error))) => return Err(error),
             Some(Err(Misread::Unfit(problem))) => Some(problem),
@@ -176,7 +178,7 @@ impl<T> DeclaredQuestion<T> {
         if permitted.is_err_and(|error| error.cannot_ask())
             && let Some(value) = question.otherwise.take()
         {
-            return Ok(Settled::Value(value));
+            return Ok(SettledQuestion::Value(value));
         }
         let (request, asked_again) = match problem {
             None => (request, asked_again),
@@ -186,12 +188,12 @@ impl<T> DeclaredQuestion<T> {
             Some(problem) => (question.request(view, problem.noted(&question.message))?, asked_again + 1),
         };
         view.frame.answers().pose(&question.key, fingerprint, asked_again)?;
-        Ok(Settled::Asks(question.key, Box::new(request)))
+        Ok(SettledQuestion::Asks(question.key, Box::new(request)))
     }
 }
 
 /// A question after [`settle`](DeclaredQuestion::settle).
-pub(super) enum Settled<T> {
+pub(super) enum SettledQuestion<T> {
     Value(T),
     /// The question has to be asked under this key.
     Asks(String, Box<InputRequest>),
@@ -230,7 +232,7 @@ impl<T> Unanswered<T> {
             Received::Cancelled => Answer::Cancelled,
             Received::Malformed(problem) => return Err(Misread::Unfit(problem)),
         };
-        (self.read)(Reply { key: &self.key, kind, message: &self.message, answer })
+        (self.read)(AnswerTo { key: &self.key, kind, message: &self.message, answer })
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     durable::{prepare, read_arguments},
-    posed::{DeclaredQuestion, Settled, read},
+    posed::{DeclaredQuestion, SettledQuestion, read},
 };
 use crate::{
     server::{
@@ -31,14 +31,14 @@ pub struct Steps<S, P, C = ()> {
     description: String,
     names: Vec<String>,
     run: Run<S, P, C>,
-    refused: Option<Rule<S, P>>,
+    refused: Option<RefusalRule<S, P>>,
 }
 
 /// Runs the steps and returns their values.
 type Run<S, P, C> = Arc<dyn Fn(Step<S, P>) -> BoxFuture<'static, Result<C, Halt>> + Send + Sync>;
 
 /// How a call ends when the user refuses a step.
-type Rule<S, P> =
+type RefusalRule<S, P> =
     Arc<dyn Fn(Step<S, P>, String, Refused) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync>;
 
 /// How a user refused a step.
@@ -204,7 +204,7 @@ impl Halt {
     async fn into_response<S, P>(
         self,
         at: Step<S, P>,
-        rule: Option<&Rule<S, P>>,
+        rule: Option<&RefusalRule<S, P>>,
     ) -> Result<CallToolResponse, ErrorData> {
         match (self, rule) {
             (Self::Asks(asks), _) => Ok(asks.into()),
@@ -227,12 +227,15 @@ pub struct Finished<S> {
     description: String,
     names: Vec<String>,
     schema: Result<Arc<rmcp::model::JsonObject>, String>,
-    call: Box<dyn Call<S>>,
+    call: Box<dyn StepsHandler<S>>,
 }
 
-trait Call<S>: Fn(ToolCallContext<'_, S>) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync {}
+trait StepsHandler<S>:
+    Fn(ToolCallContext<'_, S>) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync
+{
+}
 
-impl<S, F> Call<S> for F where
+impl<S, F> StepsHandler<S> for F where
     F: Fn(ToolCallContext<'_, S>) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> + Send + Sync
 {
 }
@@ -373,14 +376,14 @@ impl<S, P> Step<S, P> {
         }
         let posed = self.in_step(name, pose()).await?.map(|posed| posed.key(name));
         let value = match posed.map(|posed| posed.settle(&self.view, false)).transpose()? {
-            Some(Settled::Asks(key, request)) => {
+            Some(SettledQuestion::Asks(key, request)) => {
                 if let Some(error) = self.view.frame.onces.cannot_ask() {
                     return Err(Halt::Failed(error));
                 }
                 let requests = InputRequests::from([(key, *request)]);
                 return Err(Halt::Asks(InputRequiredResult::from_input_requests(requests)));
             }
-            Some(Settled::Value(value)) => Some(value),
+            Some(SettledQuestion::Value(value)) => Some(value),
             None => None,
         };
         let json = serde_json::to_string(value.as_slice()).map_err(FlowError::State)?;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use self::{
     replies::Replies,
     shares::Shares,
-    table::{CLAIM_BYTES, Name, Place, State, Table, due},
+    table::{CLAIM_BYTES, ClaimName, SlotPlace, SlotState, Table, due},
 };
 use crate::{
     server::ledger::{
@@ -146,8 +146,8 @@ impl Ledger for MemoryLedger {
         ready(records.make_room_for(&spill).map(|()| records.keep_spill(spill)))
     }
 
-    fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
-        ready(self.records().claim(id, bid))
+    fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        ready(self.records().claim(id, request))
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
@@ -197,7 +197,7 @@ const HELD_BYTES: usize = 128;
 struct Records {
     table: Table,
     /// The details of the few claims that are running or have a spilled state.
-    held: Vec<Option<Box<Held>>>,
+    held: Vec<Option<Box<ClaimDetails>>>,
     /// The unused places in `held`.
     free: Vec<u32>,
     /// The size of all spilled states in bytes.
@@ -207,7 +207,7 @@ struct Records {
 }
 
 #[derive(Default)]
-struct Held {
+struct ClaimDetails {
     claim: Claim,
     /// Wakes the legs that wait for the reply. None if no leg waits.
     awaited: Option<Arc<Notify>>,
@@ -215,7 +215,7 @@ struct Held {
     spill: Option<Box<[u8]>>,
 }
 
-impl Held {
+impl ClaimDetails {
     fn bytes(&self) -> usize {
         HELD_BYTES + self.spilled()
     }
@@ -236,31 +236,31 @@ impl Held {
 }
 
 impl Records {
-    fn claim(&mut self, id: ClaimId, bid: ClaimRequest) -> Result<Claimed, LedgerError> {
-        let now = bid.keep.now;
+    fn claim(&mut self, id: ClaimId, request: ClaimRequest) -> Result<Claimed, LedgerError> {
+        let now = request.keep.now;
         self.forget_expired(now, FORGOTTEN);
-        let name = Name::of(id);
+        let name = ClaimName::of(id);
         let place = match self.table.find(name) {
             Some(place) => place,
             None => {
-                self.make_room(bid.keep, 0)?;
-                self.insert(name, bid.keep)
+                self.make_room(request.keep, 0)?;
+                self.insert(name, request.keep)
             }
         };
         let fence = match self.table[place].state {
-            State::Done { answers, reply } if answers == bid.answers.half() => {
+            SlotState::Done { answers, reply } if answers == request.answers.half() => {
                 return Ok(Claimed::Done(reply.and_then(|spot| self.replies.get(spot))));
             }
-            State::Done { .. } => return Ok(Claimed::AnsweredOtherwise),
-            State::Dead => return Ok(Claimed::Dead),
-            State::Free(fence) => Some(fence),
-            State::Held(_) => None,
+            SlotState::Done { .. } => return Ok(Claimed::AnsweredOtherwise),
+            SlotState::Dead => return Ok(Claimed::Dead),
+            SlotState::Free(fence) => Some(fence),
+            SlotState::Held(_) => None,
         };
         if let Some(fence) = fence {
-            self.hold(place, Held { claim: Claim::released(fence), ..Held::default() });
+            self.hold(place, ClaimDetails { claim: Claim::released(fence), ..ClaimDetails::default() });
         }
         let Some(held) = self.held_at(place) else { return Ok(Claimed::Dead) };
-        Ok(match held.claim.take(bid.answers, now, now + bid.lease, bid.orphan) {
+        Ok(match held.claim.take(request.answers, now, now + request.lease, request.orphan) {
             ClaimStep::Fresh(fence) => {
                 Claimed::Fresh { fence, spilled: held.spill.as_ref().map(|state| state.to_vec()) }
             }
@@ -291,7 +291,7 @@ impl Records {
         // Making space may have removed other claims and moved this one.
         let Some((place, _)) = self.find_held(id) else { return Ok(false) };
         let reply = reply.and_then(|reply| self.replies.insert(reply));
-        self.put_down(place, State::Done { answers: answers.half(), reply });
+        self.put_down(place, SlotState::Done { answers: answers.half(), reply });
         self.make_spent(self.table.due(place), spent);
         if let Some(spill) = spill {
             self.keep_spill(spill);
@@ -302,8 +302,8 @@ impl Records {
     /// Limits the lifetime of spent effects to that of the round in which they ran.
     fn make_spent(&mut self, due: table::Second, spent: &[ClaimId]) {
         for id in spent {
-            let Some(place) = self.table.find(Name::of(*id)) else { continue };
-            let is_held = matches!(self.table[place].state, State::Held(_));
+            let Some(place) = self.table.find(ClaimName::of(*id)) else { continue };
+            let is_held = matches!(self.table[place].state, SlotState::Held(_));
             if !is_held && self.table.due(place) > due {
                 self.table.move_to(place, due);
             }
@@ -337,25 +337,25 @@ impl Records {
     }
 
     /// Inserts a free claim. Its space was checked before.
-    fn insert(&mut self, name: Name, keep: Retention) -> Place {
+    fn insert(&mut self, name: ClaimName, keep: Retention) -> SlotPlace {
         let share = self.shares.open(keep.share, CLAIM_BYTES);
-        self.table.insert(name, share, State::Free(0), due(keep.now, keep.until))
+        self.table.insert(name, share, SlotState::Free(0), due(keep.now, keep.until))
     }
 
     /// Keeps a state for the round that continues with it.
     fn keep_spill(&mut self, Spill { id, keep, state }: Spill) {
-        let name = Name::of(id);
+        let name = ClaimName::of(id);
         let place = self.table.find(name).unwrap_or_else(|| self.insert(name, keep));
         let claim = match self.table[place].state {
-            State::Free(fence) => Claim::released(fence),
-            State::Held(_) => match self.put_down(place, State::Free(0)) {
+            SlotState::Free(fence) => Claim::released(fence),
+            SlotState::Held(_) => match self.put_down(place, SlotState::Free(0)) {
                 Some(held) => held.claim,
                 None => return,
             },
             // No leg continues a round that has ended.
-            State::Done { .. } | State::Dead => return,
+            SlotState::Done { .. } | SlotState::Dead => return,
         };
-        self.hold(place, Held { claim, spill: Some(state.into()), ..Held::default() });
+        self.hold(place, ClaimDetails { claim, spill: Some(state.into()), ..ClaimDetails::default() });
     }
 
     /// Removes at most so many expired claims, and returns how many it removed.
@@ -371,26 +371,26 @@ impl Records {
         most
     }
 
-    fn forget(&mut self, place: Place) {
+    fn forget(&mut self, place: SlotPlace) {
         // Releases everything but the slot.
-        self.put_down(place, State::Dead);
+        self.put_down(place, SlotState::Dead);
         let slot = self.table.remove(place);
         self.shares.subtract(slot.share, CLAIM_BYTES);
     }
 
-    fn find_held(&mut self, id: ClaimId) -> Option<(Place, &mut Held)> {
-        let place = self.table.find(Name::of(id))?;
+    fn find_held(&mut self, id: ClaimId) -> Option<(SlotPlace, &mut ClaimDetails)> {
+        let place = self.table.find(ClaimName::of(id))?;
         Some((place, self.held_at(place)?))
     }
 
-    fn held_at(&mut self, place: Place) -> Option<&mut Held> {
+    fn held_at(&mut self, place: SlotPlace) -> Option<&mut ClaimDetails> {
         match self.table[place].state {
-            State::Held(number) => self.held[number as usize].as_deref_mut(),
+            SlotState::Held(number) => self.held[number as usize].as_deref_mut(),
             _ => None,
         }
     }
 
-    fn hold(&mut self, place: Place, held: Held) {
+    fn hold(&mut self, place: SlotPlace, held: ClaimDetails) {
         let slot = &mut self.table[place];
         self.shares.add(slot.share, held.bytes());
         self.spilled += held.spilled();
@@ -405,27 +405,27 @@ impl Records {
                 self.held.len() as u32 - 1
             }
         };
-        slot.state = State::Held(number);
+        slot.state = SlotState::Held(number);
     }
 
     /// Drops the details of a claim if they are no longer needed: no leg runs it, and it has no spilled state.
-    fn rest(&mut self, place: Place) {
+    fn rest(&mut self, place: SlotPlace) {
         let Some(held) = self.held_at(place).filter(|held| held.claim.running_until().is_none()) else { return };
         if held.claim.is_dead() {
-            self.put_down(place, State::Dead);
+            self.put_down(place, SlotState::Dead);
         } else if held.spill.is_none() {
             let fence = held.claim.fence();
-            self.put_down(place, State::Free(fence));
+            self.put_down(place, SlotState::Free(fence));
         } else {
             held.wake();
         }
     }
 
     /// Sets the state of a claim, drops its details, and wakes the legs that wait for it.
-    fn put_down(&mut self, place: Place, state: State) -> Option<Box<Held>> {
+    fn put_down(&mut self, place: SlotPlace, state: SlotState) -> Option<Box<ClaimDetails>> {
         let slot = &mut self.table[place];
         match std::mem::replace(&mut slot.state, state) {
-            State::Held(number) => {
+            SlotState::Held(number) => {
                 let mut held = self.held[number as usize].take()?;
                 self.shares.subtract(slot.share, held.bytes());
                 self.spilled -= held.spilled();
@@ -433,7 +433,7 @@ impl Records {
                 held.wake();
                 Some(held)
             }
-            State::Done { reply: Some(spot), .. } => {
+            SlotState::Done { reply: Some(spot), .. } => {
                 self.replies.remove(spot);
                 None
             }

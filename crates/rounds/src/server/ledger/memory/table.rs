@@ -34,22 +34,22 @@ pub(super) type Second = u64;
 
 struct Page {
     due: Second,
-    slots: Vec<Slot>,
+    slots: Vec<ClaimSlot>,
 }
 
 /// How many claims fit on a page.
 const PAGE: usize = 64;
 
 /// One claim.
-pub(super) struct Slot {
-    name: Name,
+pub(super) struct ClaimSlot {
+    name: ClaimName,
     pub(super) share: ShareId,
-    pub(super) state: State,
+    pub(super) state: SlotState,
 }
 
 /// The state of a claim, in as few bytes as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SlotState {
     /// A leg runs it, or it has a spilled state: the details are at this place.
     Held(u32),
     /// It was released, and was last run with this fence.
@@ -68,12 +68,12 @@ pub(super) enum State {
 /// A round has the id of its flow and its number. An effect has the flow's id combined with half of its own digest.
 /// Only the server knows the inputs of both, so two names are equal by chance once in 2^128.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Name {
+pub(super) struct ClaimName {
     flow: [u8; 16],
     what: u32,
 }
 
-impl Name {
+impl ClaimName {
     pub(super) fn of(id: ClaimId) -> Self {
         let flow = *id.flow.as_bytes();
         match id.what {
@@ -94,9 +94,9 @@ impl Name {
 
 /// The position of a claim until it is moved or removed: the number of its page, and its slot there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct SlotPlace(u32);
 
-impl Place {
+impl SlotPlace {
     fn new(page: u32, slot: usize) -> Self {
         Self(page * PAGE as u32 + slot as u32)
     }
@@ -122,47 +122,47 @@ impl Table {
         self.count
     }
 
-    pub(super) fn find(&self, name: Name) -> Option<Place> {
+    pub(super) fn find(&self, name: ClaimName) -> Option<SlotPlace> {
         self.index.find(name.hash(), |place| self[place].name == name)
     }
 
     /// Inserts a claim that is not in the table yet, and keeps it until this second.
-    pub(super) fn insert(&mut self, name: Name, share: ShareId, state: State, due: Second) -> Place {
-        self.put(Slot { name, share, state }, due)
+    pub(super) fn insert(&mut self, name: ClaimName, share: ShareId, state: SlotState, due: Second) -> SlotPlace {
+        self.put(ClaimSlot { name, share, state }, due)
     }
 
     /// When the claim may be removed.
-    pub(super) fn due(&self, place: Place) -> Second {
+    pub(super) fn due(&self, place: SlotPlace) -> Second {
         self.pages[place.page() as usize].due
     }
 
     /// Keeps a claim until another second.
-    pub(super) fn move_to(&mut self, place: Place, due: Second) {
+    pub(super) fn move_to(&mut self, place: SlotPlace, due: Second) {
         let slot = self.remove(place);
         self.put(slot, due);
     }
 
     /// A claim that may be removed now.
-    pub(super) fn next_due(&self, now: Timestamp) -> Option<Place> {
+    pub(super) fn next_due(&self, now: Timestamp) -> Option<SlotPlace> {
         let (due, pages) = self.due.first_key_value()?;
         if now.as_millis() / 1000 < *due {
             return None;
         }
         let page = *pages.last()?;
-        Some(Place::new(page, self.pages[page as usize].slots.len().checked_sub(1)?))
+        Some(SlotPlace::new(page, self.pages[page as usize].slots.len().checked_sub(1)?))
     }
 
     /// The memory of the whole table.
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
-        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Slot>()).sum();
+        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<ClaimSlot>()).sum();
         let pages = self.pages.capacity() * size_of::<Page>() + self.free.capacity() * size_of::<u32>();
         let due: usize = self.due.values().map(|pages| pages.capacity() * size_of::<u32>() + 48).sum();
         let index: usize = self.index.parts.iter().map(|part| part.allocation_size() + size_of_val(part)).sum();
         slots + pages + due + index
     }
 
-    fn put(&mut self, slot: Slot, due: Second) -> Place {
+    fn put(&mut self, slot: ClaimSlot, due: Second) -> SlotPlace {
         let pages = self.due.entry(due).or_default();
         let page = match pages.last().filter(|page| self.pages[**page as usize].slots.len() < PAGE) {
             Some(page) => *page,
@@ -177,7 +177,7 @@ impl Table {
             }
         };
         let slots = &mut self.pages[page as usize].slots;
-        let (place, hash) = (Place::new(page, slots.len()), slot.name.hash());
+        let (place, hash) = (SlotPlace::new(page, slots.len()), slot.name.hash());
         slots.push(slot);
         self.count += 1;
         self.index.insert(hash, place, |place| self.pages[place.page() as usize].slots[place.slot()].name.hash());
@@ -185,7 +185,7 @@ impl Table {
     }
 
     /// Removes a claim. The last claim of its second takes its place.
-    pub(super) fn remove(&mut self, place: Place) -> Slot {
+    pub(super) fn remove(&mut self, place: SlotPlace) -> ClaimSlot {
         self.index.remove(self[place].name.hash(), place);
         self.count -= 1;
         let page = place.page() as usize;
@@ -194,7 +194,7 @@ impl Table {
         let last_page = *pages.last().expect("a second without a page is not kept");
         let slots = &mut self.pages[last_page as usize].slots;
         let last = slots.pop().expect("a page without a claim is not kept");
-        let last_place = Place::new(last_page, slots.len());
+        let last_place = SlotPlace::new(last_page, slots.len());
         if slots.is_empty() {
             *slots = Vec::new();
             pages.pop();
@@ -211,16 +211,16 @@ impl Table {
     }
 }
 
-impl std::ops::Index<Place> for Table {
-    type Output = Slot;
+impl std::ops::Index<SlotPlace> for Table {
+    type Output = ClaimSlot;
 
-    fn index(&self, place: Place) -> &Slot {
+    fn index(&self, place: SlotPlace) -> &ClaimSlot {
         &self.pages[place.page() as usize].slots[place.slot()]
     }
 }
 
-impl std::ops::IndexMut<Place> for Table {
-    fn index_mut(&mut self, place: Place) -> &mut Slot {
+impl std::ops::IndexMut<SlotPlace> for Table {
+    fn index_mut(&mut self, place: SlotPlace) -> &mut ClaimSlot {
         &mut self.pages[place.page() as usize].slots[place.slot()]
     }
 }
@@ -237,7 +237,7 @@ pub(super) fn due(now: Timestamp, until: Timestamp) -> Second {
 /// The place of each claim, by the hash of its name. A place takes four bytes, plus one in the hash table; to grow, a
 /// part reads the names again.
 struct Index {
-    parts: Vec<HashTable<Place>>,
+    parts: Vec<HashTable<SlotPlace>>,
 }
 
 /// The number of parts. One part grows at a time, so that growing is quick.
@@ -248,25 +248,25 @@ impl Index {
         Self { parts: (0..PARTS).map(|_| HashTable::new()).collect() }
     }
 
-    fn part(&mut self, hash: u64) -> &mut HashTable<Place> {
+    fn part(&mut self, hash: u64) -> &mut HashTable<SlotPlace> {
         &mut self.parts[part(hash)]
     }
 
-    fn find(&self, hash: u64, is_it: impl Fn(Place) -> bool) -> Option<Place> {
+    fn find(&self, hash: u64, is_it: impl Fn(SlotPlace) -> bool) -> Option<SlotPlace> {
         self.parts[part(hash)].find(hash, |place| is_it(*place)).copied()
     }
 
-    fn insert(&mut self, hash: u64, place: Place, rehash: impl Fn(Place) -> u64) {
+    fn insert(&mut self, hash: u64, place: SlotPlace, rehash: impl Fn(SlotPlace) -> u64) {
         self.part(hash).insert_unique(hash, place, |place| rehash(*place));
     }
 
-    fn remove(&mut self, hash: u64, place: Place) {
+    fn remove(&mut self, hash: u64, place: SlotPlace) {
         if let Ok(found) = self.part(hash).find_entry(hash, |known| *known == place) {
             found.remove();
         }
     }
 
-    fn replace(&mut self, hash: u64, place: Place, with: Place) {
+    fn replace(&mut self, hash: u64, place: SlotPlace, with: SlotPlace) {
         if let Some(found) = self.part(hash).find_mut(hash, |known| *known == place) {
             *found = with;
         }
@@ -287,13 +287,13 @@ mod tests {
         Timestamp::from_millis(second * 1000)
     }
 
-    fn round(flow: u128, number: u32) -> Name {
-        Name::of(ClaimId { flow: FlowId::from_bytes(flow.to_le_bytes()), what: ClaimKind::Round(number) })
+    fn round(flow: u128, number: u32) -> ClaimName {
+        ClaimName::of(ClaimId { flow: FlowId::from_bytes(flow.to_le_bytes()), what: ClaimKind::Round(number) })
     }
 
-    fn effect(flow: u128, name: &str) -> Name {
+    fn effect(flow: u128, name: &str) -> ClaimName {
         let flow = FlowId::from_bytes(flow.to_le_bytes());
-        Name::of(ClaimId { flow, what: ClaimKind::Once(Digest::of_once(flow, name)) })
+        ClaimName::of(ClaimId { flow, what: ClaimKind::Once(Digest::of_once(flow, name)) })
     }
 
     fn share() -> ShareId {
@@ -302,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_slot_has_the_size_that_it_counts_without_its_part_of_the_index() {
-        assert_eq!(size_of::<Slot>(), 52);
-        assert_eq!(size_of::<Place>(), 4);
+        assert_eq!(size_of::<ClaimSlot>(), 52);
+        assert_eq!(size_of::<SlotPlace>(), 4);
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         let two = round(u128::from(one.hash() ^ round(0, 2).hash()), 2);
         assert!(one.hash() == two.hash() && one != two);
         let mut table = Table::new();
-        let places = [one, two].map(|name| table.insert(name, share(), State::Dead, 1));
+        let places = [one, two].map(|name| table.insert(name, share(), SlotState::Dead, 1));
         assert_eq!([one, two].map(|name| table.find(name)), places.map(Some));
         table.remove(places[0]);
         assert_eq!(table.find(one), None);
@@ -361,7 +361,7 @@ mod tests {
             let due = random(40) + 1;
             match (table.find(name), random(3)) {
                 (None, _) => {
-                    table.insert(name, share(), State::Free(step), due);
+                    table.insert(name, share(), SlotState::Free(step), due);
                     known.insert(name.flow, (step, due));
                 }
                 (Some(place), 0) => {
@@ -374,7 +374,7 @@ mod tests {
                 }
                 (Some(place), _) => {
                     let (step, due) = known[&name.flow];
-                    assert_eq!((table[place].state, table.due(place)), (State::Free(step), due));
+                    assert_eq!((table[place].state, table.due(place)), (SlotState::Free(step), due));
                 }
             }
             assert_eq!(table.count(), known.len());
