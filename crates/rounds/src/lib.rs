@@ -133,7 +133,7 @@ pub mod asked {
     pub use crate::server::shape::{DeclaredQuestion, FixedQuestion, Question, QuestionInput};
 }
 
-/// Several questions of a [`Durable`](crate::Durable) handler in one round.
+/// Several questions of a [`Durable`] handler in one round.
 #[cfg(feature = "server")]
 pub mod durable {
     pub use crate::server::shape::Together;
@@ -170,7 +170,7 @@ pub mod principal {
     pub use crate::server::policy::principal::{Identify, Required};
 }
 
-/// The return type of a prompt that asks with a [`Round`](crate::Round).
+/// The return type of a prompt that asks with a [`Round`].
 #[cfg(feature = "server")]
 pub mod prompt {
     pub use crate::server::shape::PromptResponse;
@@ -182,13 +182,13 @@ pub mod relay {
     pub use crate::server::engine::relay::{Inbox, Relay, RelayError};
 }
 
-/// The questions of one round, for handlers with a [`Round`](crate::Round).
+/// The questions of one round, for handlers with a [`Round`].
 #[cfg(feature = "server")]
 pub mod round {
     pub use crate::server::shape::Questions;
 }
 
-/// The parts of [`Steps`](crate::Steps).
+/// The parts of [`Steps`].
 #[cfg(feature = "server")]
 pub mod steps {
     pub use crate::server::shape::{Append, Collected, Finished, Refused, Step, StepValue, StepsError};
