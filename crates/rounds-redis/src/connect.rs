@@ -1,4 +1,4 @@
-//! Connecting: what has to hold of a Redis before claims are trusted to it.
+//! Connecting: the conditions that a Redis must meet before claims are stored in it.
 
 use std::time::Duration;
 
@@ -26,43 +26,46 @@ impl RedisLedgerBuilder {
         Self { url, prefix: "rounds".to_owned(), timeout: Duration::from_secs(1), anonymous_bytes, principal_bytes }
     }
 
-    /// Puts this and a colon in front of every key: `rounds` by default. Services that share a Redis have one each.
+    /// Sets the prefix of every key, which a colon follows: `rounds` by default. Services that share a Redis need
+    /// different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long Redis may take for one call, a reconnection included: a second by default.
+    /// Sets the timeout of one call to Redis, including a reconnection: one second by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How many bytes all callers without a principal may have together, where the server tells principals apart: half of Redis's `maxmemory` by
-    /// default, and half a gibibyte where it has none. Each instance counts for itself what it lets in: with several, divide by their number.
+    /// Sets how many bytes the records of all callers without a principal may take together, if the server tells
+    /// principals apart. The default is half of Redis's `maxmemory`, or half a gibibyte if `maxmemory` is not set. Each
+    /// instance counts only the records that it created: with several instances, divide the limit by their number.
     pub fn anonymous_bytes(mut self, bytes: usize) -> Self {
         self.anonymous_bytes = Some(bytes);
         self
     }
 
-    /// How many bytes one principal may have: a tenth of Redis's `maxmemory` by default, and of a gibibyte where it has none. Each instance
-    /// counts for itself what it lets in: with several, divide by their number.
+    /// Sets how many bytes the records of one principal may take. The default is a tenth of Redis's `maxmemory`, or a
+    /// tenth of a gibibyte if `maxmemory` is not set. Each instance counts only the records that it created: with
+    /// several instances, divide the limit by their number.
     pub fn principal_bytes(mut self, bytes: usize) -> Self {
         self.principal_bytes = Some(bytes);
         self
     }
 
-    /// Connects, and looks whether claims can be trusted to this Redis.
+    /// Connects, and checks that this Redis keeps claims.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration is wrong, Redis cannot be reached, is a replica, or is set to evict keys: a claim that is
-    /// evicted lets its token be used again.
+    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, or is configured to
+    /// evict keys. The token of an evicted claim could be used again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
         let (_, connection) = connection(self.url, &self.prefix, self.timeout)?;
         let memory = connection.info("memory").await.map_err(ConnectError::unreachable)?;
         check_eviction(&memory)?;
-        // A service that does not say what it is has its reasons, and is no replica that somebody chose.
+        // A hosted Redis may hide its role. It is accepted: it is not a replica that the operator chose by mistake.
         let replication = connection.info("replication").await.map_err(ConnectError::unreachable)?;
         if field(&replication, "role") == Some("slave") {
             return Err(ConnectError::Replica);
@@ -77,7 +80,7 @@ impl RedisLedgerBuilder {
 
 impl std::fmt::Debug for RedisLedgerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // An address may have a password in it.
+        // The URL may contain a password.
         f.debug_struct("RedisLedgerBuilder")
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
@@ -85,7 +88,7 @@ impl std::fmt::Debug for RedisLedgerBuilder {
     }
 }
 
-/// A connection that is made when it is needed, if what it is made of makes sense.
+/// Checks the configuration and returns a connection that is opened on first use.
 pub(crate) fn connection(url: String, prefix: &str, timeout: Duration) -> Result<(Client, Connection), ConnectError> {
     if prefix.contains(['{', '}']) {
         return Err(ConnectError::Prefix { prefix: prefix.to_owned() });
@@ -98,47 +101,50 @@ pub(crate) fn connection(url: String, prefix: &str, timeout: Duration) -> Result
     Ok((client, connection))
 }
 
-/// A field of what `INFO` says.
+/// The value of a field in the reply to `INFO`.
 pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Why there is no ledger, or no relay.
+/// Reason why a ledger or a relay could not be connected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is none that Redis could have.
-    #[error("this is not the address of a Redis")]
+    /// The URL is not a Redis URL.
+    #[error("this is not the address of a Redis: write it like redis://127.0.0.1:6379/")]
     Url(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The prefix would move a flow's keys apart in a cluster.
-    #[error("the prefix `{prefix}` has a brace in it, by which a cluster would put all keys on one node")]
+    /// The prefix contains a brace. A Redis Cluster chooses the node of a key by the part in braces.
+    #[error(
+        "the prefix `{prefix}` contains a brace, so a Redis Cluster would put all keys on one node: choose a prefix \
+         without braces"
+    )]
     Prefix {
         /// The prefix.
         prefix: String,
     },
-    /// The instance has no name, or one that is too long to go into every token.
-    #[error("an instance needs a name, of at most {longest} bytes")]
+    /// The instance has no name, or its name is too long: the name is part of every token.
+    #[error("the name of the instance must have 1 to {longest} bytes: choose another name")]
     Name {
-        /// How long it may be.
+        /// Maximum length in bytes.
         longest: usize,
     },
     /// The timeout is zero.
-    #[error("the timeout is zero: Redis could never answer in time")]
+    #[error("the timeout is zero, so every call to Redis would fail: set a longer one")]
     NoTime,
     /// Redis cannot be reached.
     #[error("Redis cannot be reached")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A replica takes no claims, or forgets them when it hears of its primary again; and messages that are sent to one reach only those who
-    /// listen to it.
+    /// This Redis is a replica. A replica rejects claims, or loses them when it synchronises with its primary. A
+    /// message that is published on a replica reaches only the subscribers of that replica.
     #[error("this Redis is a replica: connect to its primary")]
     Replica,
-    /// Redis is set to forget what it was told to keep.
+    /// Redis is configured to evict keys when its memory is full.
     #[error(
-        "Redis is set to evict keys when its memory is full (maxmemory-policy {policy}), and a claim that is evicted lets its \
-         token be used again: set maxmemory-policy to noeviction"
+        "Redis is set to evict keys when its memory is full (maxmemory-policy {policy}), and the \
+         token of an evicted claim could be used again: set maxmemory-policy to noeviction"
     )]
     Evicts {
-        /// How it chooses what to forget.
+        /// The configured `maxmemory-policy`.
         policy: String,
     },
 }
@@ -153,7 +159,8 @@ impl ConnectError {
     }
 }
 
-/// `INFO` tells it on services where `CONFIG` is not allowed. A limit of zero is none, and then nothing is evicted.
+/// Reads `INFO`, because hosted services often forbid `CONFIG`. A `maxmemory` of zero means no limit, and then Redis
+/// evicts nothing.
 fn check_eviction(memory: &str) -> Result<(), ConnectError> {
     let limited = field(memory, "maxmemory").is_none_or(|bytes| bytes != "0");
     match field(memory, "maxmemory_policy") {
@@ -163,18 +170,21 @@ fn check_eviction(memory: &str) -> Result<(), ConnectError> {
             tracing::warn!(
                 target: "rounds",
                 policy,
-                "Redis would evict claims if its memory had a limit: set maxmemory-policy to noeviction"
+                "Redis has no memory limit now, but would evict claims if it had one: set maxmemory-policy to \
+                 noeviction"
             );
             Ok(())
         }
         None => {
-            tracing::warn!(target: "rounds", "Redis does not say whether it evicts keys: see that it does not");
+            tracing::warn!(target: "rounds",
+                "Redis does not report its maxmemory-policy: make sure that it is noeviction, because the token of an \
+                 evicted claim could be used again");
             Ok(())
         }
     }
 }
 
-/// How much memory a Redis has, if it says so; otherwise as much as it is good for by any means.
+/// The memory limit of this Redis in bytes; if it has or reports none, one gibibyte.
 fn memory_for_claims(memory: &str) -> usize {
     let limit = field(memory, "maxmemory").and_then(|bytes| bytes.parse().ok());
     limit.filter(|bytes| *bytes > 0).unwrap_or(1 << 30)
@@ -193,7 +203,7 @@ mod tests {
             let said = says(&format!("maxmemory:100\r\nmaxmemory_policy:{policy}\r\n")).unwrap_err();
             assert!(said.contains(policy) && said.contains("noeviction"), "{said}");
         }
-        assert!(says("maxmemory_policy:allkeys-lru\r\n").is_err(), "no limit is known");
+        assert!(says("maxmemory_policy:allkeys-lru\r\n").is_err(), "a policy without a known limit is rejected");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The connection: every call has an answer or an error in bounded time, and a connection that is lost comes back by itself.
+//! The connection: every call ends with a reply or an error in bounded time, and a lost connection is opened again.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,7 +21,7 @@ pub(crate) struct Connection {
 
 struct Current {
     manager: ConnectionManager,
-    /// How many there were before it.
+    /// Number of managers that this one replaced.
     number: u64,
 }
 
@@ -31,8 +31,8 @@ impl Connection {
         Ok(Self { client, current: Mutex::new(current), timeout })
     }
 
-    /// Calls a script. One that did not get through a broken connection is called once more, as `again` has it: every script
-    /// that changes something has to know itself again.
+    /// Calls a script. If the connection breaks during the call, calls `again` once. The first call may have run, so
+    /// every script that changes something must recognise its own repetition.
     pub(crate) async fn call<T: FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,
@@ -48,8 +48,8 @@ impl Connection {
         self.bounded(number, calls).await
     }
 
-    /// Publishes a message, and gives how many heard it. One that did not get through a broken connection is sent once more: then
-    /// those who would hear it may have lost theirs as well, and `broken` is true.
+    /// Publishes a message, and returns how many subscribers received it. If the connection breaks, publishes it once
+    /// more and sets `broken`: the subscribers may have lost their connections as well.
     pub(crate) async fn publish(&self, channel: &str, message: &[u8]) -> Result<Published, Away> {
         let (mut manager, number) = self.current();
         let mut publish = redis::cmd("PUBLISH");
@@ -65,7 +65,7 @@ impl Connection {
         self.bounded(number, sending).await
     }
 
-    /// How many listen to a channel.
+    /// Number of subscribers of a channel.
     pub(crate) async fn listeners(&self, channel: &str) -> Result<u64, Away> {
         let (mut manager, number) = self.current();
         let mut count = redis::cmd("PUBSUB");
@@ -74,7 +74,7 @@ impl Connection {
         Ok(listeners)
     }
 
-    /// Looks at a part of all names.
+    /// Returns one page of the keys that match a pattern, and the cursor of the next page.
     pub(crate) async fn scan(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<String>), Away> {
         let (mut manager, number) = self.current();
         let mut scan = redis::cmd("SCAN");
@@ -82,20 +82,20 @@ impl Connection {
         self.bounded(number, scan.query_async(&mut manager)).await
     }
 
-    /// Asks the server about itself.
+    /// Returns a section of the reply to `INFO`.
     pub(crate) async fn info(&self, section: &str) -> Result<String, Away> {
         let (mut manager, number) = self.current();
         let mut info = redis::cmd("INFO");
         self.bounded(number, info.arg(section).query_async(&mut manager)).await
     }
 
-    /// Whether it leads to a primary. A replica takes messages as well, and only those who listen to it hear them.
+    /// Whether the server is a primary. A replica accepts messages too, but delivers them only to its own subscribers.
     pub(crate) async fn is_primary(&self) -> Result<bool, Away> {
         let replication = self.info("replication").await?;
         Ok(field(&replication, "role") == Some("master"))
     }
 
-    /// Connects anew for the next call.
+    /// Opens a new connection for the next call.
     pub(crate) fn renew(&self) {
         let (_, number) = self.current();
         self.replace(number);
@@ -118,20 +118,21 @@ impl Connection {
         (current.manager.clone(), current.number)
     }
 
-    /// Does without a connection that may never be of use again. The name is looked up anew for the next.
+    /// Replaces a connection that may never work again. The new one resolves the host name again.
     fn replace(&self, number: u64) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.number != number {
             return;
         }
-        // It is made when it is needed, so that this can fail only for what the first one would have failed for.
+        // The connection is opened on first use, so this fails only for a reason for which the first manager would have
+        // failed.
         if let Ok(manager) = manager(&self.client, self.timeout) {
             *current = Current { manager, number: number + 1 };
         }
     }
 }
 
-/// What became of a message that was published.
+/// Outcome of publishing a message.
 pub(crate) struct Published {
     pub(crate) heard: u64,
     pub(crate) broken: bool,
@@ -140,7 +141,7 @@ pub(crate) struct Published {
 fn manager(client: &Client, timeout: Duration) -> Result<ConnectionManager, RedisError> {
     let config = ConnectionManagerConfig::new()
         .set_connection_timeout(Some(timeout))
-        // `Connection::call` has the one timeout that there is.
+        // `Connection::bounded` applies the timeout.
         .set_response_timeout(None)
         .set_number_of_retries(1)
         .set_min_delay(Duration::from_millis(20))
@@ -152,23 +153,23 @@ fn is_broken(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal()
 }
 
-/// Why nothing came of a call.
+/// Reason why a call to Redis failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Away {
     #[error("Redis did not answer within {after:?}")]
     Silent { after: Duration },
-    #[error("Redis failed")]
+    #[error("Redis returned an error, or the connection to it broke")]
     Failed(#[from] RedisError),
-    #[error("Redis answered something else than was asked for")]
+    #[error("Redis sent a reply of an unexpected form")]
     Garbage,
-    #[error("Redis has just come back, and who is there is not known yet")]
+    #[error("the connection to Redis has just been restored, and it is not known yet which instances are connected")]
     Unsettled,
 }
 
 impl Away {
-    /// Whether it may stay like this on the same connection: nobody at the other end knows of it any more, or whoever is there is not the
-    /// primary any more, or has lost its replicas to the one that is, or has not taken the greeting. The manager tries again by itself
-    /// only where a connection broke; that a password or a database was refused it says for ever.
+    /// Whether the same connection may never work again: the peer is gone, is no longer the primary, has lost its
+    /// replicas, or rejected the handshake. The manager reconnects by itself only after a connection broke. It keeps
+    /// returning the error of a rejected password or database.
     fn is_for_good(&self) -> bool {
         match self {
             Self::Silent { .. } => true,
@@ -191,7 +192,7 @@ impl Away {
         }
     }
 
-    /// Whether Redis has answered, and that it does not do this.
+    /// Whether Redis answered that it does not support or permit the command.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Failed(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension))
     }

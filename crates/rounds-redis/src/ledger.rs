@@ -1,4 +1,4 @@
-//! The ledger.
+//! The ledger on Redis.
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
@@ -20,39 +20,40 @@ use crate::{
     waiting::{Waiter, Waiting},
 };
 
-/// How soon a waiting leg looks whether its claim still runs, first and at last.
+/// First and longest pause between two looks of a waiting leg at its claim.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// For how long a waiter counts without having looked. Far longer than it takes until the next look.
+/// How long a waiter counts after its last look: far longer than the longest pause.
 const COUNTS: Duration = Duration::from_secs(3);
 
-/// What a round is reckoned to take, with its reply and its effects, where it counts against somebody's share.
+/// Bytes that a round counts against a share, including its reply and its effects.
 const ROUND_BYTES: usize = 2 << 10;
 
-/// For how long it is tried to give up a claim: longer than most leases.
+/// How long releasing a claim is retried: longer than most leases.
 const GIVING_BACK: Duration = Duration::from_secs(60);
 
-/// How many claims are given back at once, of those that nobody heard of and of those that could not be given up. A Redis that
-/// comes back is not to be greeted by more.
+/// Limit on the claims that are being freed in the background: this many whose owner never learned of them, and this
+/// many whose release failed. It bounds the load on a Redis that has just come back.
 const GIVEN_BACK: usize = 1000;
 
-/// Keeps claims, replies and whatever else is recorded of a flow in Redis, for all instances of a server.
+/// Keeps claims, replies and the other records of a flow in Redis, for all instances of a server.
 ///
-/// Every step is a script, and one round trip. Clones share the connection.
+/// Every step is one script and one round trip. Clones share the connection.
 ///
 /// # When Redis is away
 ///
-/// Each call ends within [the timeout](RedisLedgerBuilder::timeout), with an error that makes the leg one that can be tried
-/// again. Nothing is run that could not be claimed. The connection comes back by itself. A claim whose answer was lost on
-/// the way, or that could not be given up, is given back as soon as Redis can be reached, within its lease or a minute: up to a
-/// thousand of each at once.
+/// Each call ends within [the timeout](RedisLedgerBuilder::timeout). If it fails, the leg ends with a retryable error,
+/// and nothing runs that could not be claimed. The ledger reconnects by itself. A claim whose reply was lost, or whose
+/// release failed, is freed in the background as soon as Redis can be reached, within its lease or a minute. Up to a
+/// thousand of each kind are freed at the same time.
 ///
 /// # One caller among many
 ///
-/// Where the server tells principals apart, an instance lets one of them have no more than
-/// [a part](RedisLedgerBuilder::principal_bytes) of the memory, and all callers without a principal together no more than
-/// [another](RedisLedgerBuilder::anonymous_bytes). Who is at it is told to try again, and the others go on. Each instance counts the
-/// rounds and the states that it let in itself, a round as two kibibytes: no call to Redis is made for it.
+/// If the server tells principals apart, an instance limits [the bytes of one
+/// principal](RedisLedgerBuilder::principal_bytes), and [the bytes of all callers without a
+/// principal](RedisLedgerBuilder::anonymous_bytes). At its limit a caller gets a retryable error, and other callers are
+/// not affected. Each instance counts the rounds and spilled states that it created, and a round as two kibibytes.
+/// Counting needs no call to Redis.
 ///
 /// # What Redis sees
 ///
@@ -61,12 +62,12 @@ const GIVEN_BACK: usize = 1000;
 pub struct RedisLedger {
     connection: Arc<Connection>,
     prefix: Arc<str>,
-    /// By what the waiters of this process are known.
+    /// Identifies the waiters of this process.
     instance: [u8; 16],
     waiting: Waiting,
-    /// How many more claims may be given back that nobody heard of.
+    /// Permits for freeing claims whose owner never learned of them.
     abandoned: Arc<Semaphore>,
-    /// How many more that could not be given up.
+    /// Permits for freeing claims whose release failed.
     released: Arc<Semaphore>,
     shares: Arc<Shares>,
 }
@@ -81,22 +82,22 @@ impl RedisLedger {
         Self::builder(url).connect().await
     }
 
-    /// Connects with a configuration.
+    /// Returns a builder, to connect with a configuration.
     pub fn builder(url: impl Into<String>) -> RedisLedgerBuilder {
         RedisLedgerBuilder::new(url.into())
     }
 
-    /// How many claims are kept now, of all instances: rounds that are worked on, were answered or have a state that spilled, and effects.
+    /// Number of claims of all instances: rounds that are running, were answered or have a spilled state, and effects.
     ///
-    /// It walks through the names of everything in the database, a thousand at a time, so that nobody is held up: for a
-    /// dashboard, not for every request. What comes and goes meanwhile may be counted or not.
+    /// It scans all keys of the database, a thousand at a time, so that it does not block Redis. Use it for a dashboard
+    /// and not for every request. Claims that are created or removed during the scan may be counted or not.
     ///
     /// # Errors
     ///
-    /// [`LedgerError::Unavailable`] when Redis is away.
+    /// [`LedgerError::Unavailable`] if Redis does not answer or returns an error.
     pub async fn claims(&self) -> Result<usize, LedgerError> {
         let pattern = format!("{}:{{*", literally(&self.prefix));
-        // One that is found twice counts once.
+        // A scan can return the same key twice.
         let mut claims = HashSet::new();
         let mut cursor = 0;
         loop {
@@ -121,18 +122,18 @@ impl RedisLedger {
         }
     }
 
-    /// The key of a claim. What is in braces is all that a cluster looks at, so that a flow is on one node.
+    /// The key of a claim. A cluster hashes only the part in braces, so all keys of a flow are on one node.
     fn key(&self, id: ClaimId) -> String {
         let (prefix, flow) = (&self.prefix, id.flow);
         match id.what {
             ClaimKind::Round(number) => format!("{prefix}:{{{flow}}}:r{number}"),
             ClaimKind::Once(name) => format!("{prefix}:{{{flow}}}:e{name:?}"),
-            // A claim of a kind that is not known here has a place of its own as well.
+            // A kind that this version does not know gets a key of its own as well.
             other => format!("{prefix}:{{{flow}}}:{other:?}"),
         }
     }
 
-    /// Where those who wait for a claim sign up.
+    /// The key of the set in which the waiters of a claim are registered.
     fn waiters_key(&self, id: ClaimId) -> String {
         self.key(id) + ":w"
     }
@@ -151,7 +152,8 @@ impl RedisLedger {
         let counts = matches!(id.what, ClaimKind::Round(_));
         let room = if counts { self.shares.has_room(bid.keep, ROUND_BYTES) } else { Ok(()) };
         call.arg(u8::from(room.is_ok()));
-        // From now on: whoever gives the round up in the moment in which Redis says that it runs has to see that it is awaited.
+        // Registered before the call: if the owner releases the round right after Redis has reported it as running, it
+        // must find a waiter.
         let waiter = self.waiting.enter(id);
         match self.call::<Value>(&call).await {
             Ok(answer) => match self.claimed(id, answer, waiter)? {
@@ -164,7 +166,8 @@ impl RedisLedger {
                 None => Err(room.err().unwrap_or_else(|| Away::Garbage.into())),
             },
             Err(away) => {
-                // It may have been claimed for nobody. The call may be on its way for long, so it is looked for more than once.
+                // The claim may have been taken without this caller knowing. The call may still arrive late, so it is
+                // looked for more than once.
                 let mut abandon = scripts::ABANDON.prepare_invoke();
                 abandon.key(self.key(id)).arg(&claimant);
                 let within = bid.lease.max(GIVING_BACK);
@@ -174,7 +177,8 @@ impl RedisLedger {
         }
     }
 
-    /// Reads what the script said, to the letter: what is not understood is not a claim. None when it is one that there is no room for.
+    /// Parses the script's reply strictly: a reply that is not understood is not a claim. Returns `None` if the share
+    /// is full.
     fn claimed(&self, id: ClaimId, answer: Value, waiter: Waiter) -> Result<Option<Claimed>, Away> {
         let mut parts = Vec::<Value>::from_redis_value(answer).map_err(|_| Away::Garbage)?;
         if parts.is_empty() {
@@ -183,7 +187,7 @@ impl RedisLedger {
         let word = String::from_redis_value(parts.remove(0)).map_err(|_| Away::Garbage)?;
         Ok(Some(match (word.as_str(), &mut parts[..]) {
             ("fresh", [fence, spilled]) => {
-                // As it is: a conversion to a smaller type would cut off what does not fit.
+                // Checked on the raw value: converting to a smaller type first would truncate it.
                 let Value::Int(fence) = *fence else { return Err(Away::Garbage) };
                 Claimed::Fresh { fence: fence.try_into().map_err(|_| Away::Garbage)?, spilled: bytes(spilled)? }
             }
@@ -196,7 +200,7 @@ impl RedisLedger {
         }))
     }
 
-    /// Ends when a claim may no longer be running, or Redis cannot tell.
+    /// Resolves when a claim may have stopped running, or when Redis cannot tell.
     async fn changed(self, id: ClaimId, waiter: Waiter) {
         let mut call = scripts::WAIT.prepare_invoke();
         call.key(self.key(id)).key(self.waiters_key(id)).arg(&self.instance).arg(COUNTS.as_millis() as u64);
@@ -213,8 +217,8 @@ impl RedisLedger {
         }
     }
 
-    /// Gives a claim back as soon as Redis can be reached, by calls that are made until one has `done` it. Where too many are to
-    /// be given back, their leases have to lapse.
+    /// Frees a claim in the background: repeats the call until one has `done` it. If too many claims are being freed
+    /// already, their leases have to lapse instead.
     fn give_back(
         &self,
         room: &Arc<Semaphore>,
@@ -356,29 +360,29 @@ fn yes_or_no(answer: i64) -> Result<bool, Away> {
 fn orphaned(orphan: OwnerLost) -> &'static str {
     match orphan {
         OwnerLost::Free => "F",
-        // What is not known to be safe to run again is not run again.
+        // A kind that this version does not know is not known to be safe to run again.
         _ => "X",
     }
 }
 
-/// Scripts count in doubles, which are exact far beyond any time that a clock tells.
+/// Lua numbers are doubles, which are exact far beyond the time of any clock.
 fn millis(moment: Timestamp) -> u64 {
     const LARGEST_EXACT: u64 = 1 << 52;
     moment.as_millis().min(LARGEST_EXACT)
 }
 
-/// A record that is to be kept for ever is kept for a lifetime: Redis has no key that expires later than its clock can tell.
+/// Expiry time of a record, at most a hundred years away: Redis rejects an expiry beyond the range of its clock.
 fn kept_until(keep: Retention) -> u64 {
     const LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     millis(keep.until.min(keep.now + LIFETIME))
 }
 
-/// What stands for itself in a pattern.
+/// Escapes the special characters of a pattern.
 fn literally(prefix: &str) -> String {
     prefix.chars().flat_map(|letter| "*?[]^\\".contains(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
-/// Whether this is the name of a claim, and not of those who wait for one, or of something that is not ours.
+/// Whether this is the key of a claim, and not of a set of waiters or of another application.
 fn is_claim(name: &str) -> bool {
     let Some((_, what)) = name.rsplit_once("}:") else { return false };
     what.starts_with(['r', 'e']) && !what.contains(':')

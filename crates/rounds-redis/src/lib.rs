@@ -1,5 +1,5 @@
-//! The ledger of [`rounds`] on Redis, and the way of a leg to the instance where its handler waits: for a server that is more
-//! than one process.
+//! The ledger of [`rounds`] on Redis, and the relay that carries a leg to the instance where its handler waits: for a
+//! server of more than one process.
 //!
 //! ```no_run
 //! use rounds::{KeyRing, Rounds};
@@ -17,7 +17,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The relay is for handlers with an `Ask`, which wait in memory. All others go on anywhere without one.
+//! The relay is for handlers with an `Ask`, which wait in memory. All other handlers continue on any instance without
+//! one.
 //!
 //! Redis 7 or later. It has to keep what it was told to keep: `maxmemory-policy noeviction`. What a failover can lose, and
 //! what narrows it, is in the guide `rounds::guide::deploying`.

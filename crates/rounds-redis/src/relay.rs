@@ -1,4 +1,4 @@
-//! The relay: messages between the instances of a fleet, each of which has a channel.
+//! The relay: carries messages between the instances of a fleet, each of which has a channel.
 
 use std::{
     fmt,
@@ -23,41 +23,44 @@ use crate::{
     subscription::{Line, Standing, Subscription},
 };
 
-/// After how long a message that nobody heard is sent again: who has just lost its connection is back by then.
+/// Pause before a message without a receiver is published again: an instance that has just lost its connection has
+/// reconnected by then.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// How long the name of an instance may be.
+/// Maximum length of an instance's name in bytes.
 const LONGEST: usize = 64;
 
-/// Carries legs to the instance where their handler waits, by publish and subscribe.
+/// Carries legs to the instance where their handler waits, over Redis publish and subscribe.
 ///
-/// Each instance has a channel, and a connection of its own for it. How many heard a message tells at once whether the
-/// instance is still there. Messages are sealed by the server that this is for: see [`Relay`].
+/// Each instance has a channel, and a dedicated connection that subscribes to it. The number of subscribers that
+/// received a message tells at once whether the instance is still running. The server seals the messages: see
+/// [`Relay`].
 ///
 /// # When Redis is away
 ///
-/// Each call ends within [the timeout](RedisRelayBuilder::timeout), or a few times that where it has to be found out who is there,
-/// and the leg is told to try again. This instance subscribes again by itself, also when another Redis has taken the place of the
-/// one where it had. For three times the timeout and half a second after that it does not take an instance for gone that is
-/// not heard of yet: it may be on its way back as well. All instances have the same timeout.
+/// Each call ends within [the timeout](RedisRelayBuilder::timeout), or within a few times that if it must find out
+/// which instances are connected. If it fails, the leg ends with a retryable error. This instance subscribes again by
+/// itself, also after a failover to another Redis. For three times the timeout and half a second after that, it does
+/// not treat an unreachable instance as gone, because that instance may be reconnecting as well. Give all instances the
+/// same timeout.
 ///
-/// In a cluster, or where something in between does not tell who listens, none of this can be known: there an instance that is
-/// not heard of for three seconds is taken for gone.
+/// In a cluster, or behind a proxy that does not report subscribers, the count cannot be trusted. There, an instance
+/// that does not answer for three seconds counts as gone.
 ///
-/// It is dropped with the server that it was given to, and ends then.
+/// The subscription ends when the relay is dropped, together with the server that owns it.
 pub struct RedisRelay {
     connection: Arc<Connection>,
     prefix: String,
     here: String,
-    /// Whether "nobody heard it" is the whole truth. In a cluster only those count who listen to the same node, and something in
-    /// between may not tell.
+    /// Whether a subscriber count of zero means that the instance is gone. In a cluster, a node counts only its own
+    /// subscribers, and a proxy may not report the count.
     counts: bool,
     standing: Standing,
     listening: Mutex<Listening>,
 }
 
 enum Listening {
-    /// There is nobody to hand messages to yet.
+    /// No server has opened the relay yet.
     NotYet(Box<(Subscription, Line, Handle)>),
     Since(AbortHandle),
     /// Only within [`Relay::open`].
@@ -65,8 +68,8 @@ enum Listening {
 }
 
 impl RedisRelay {
-    /// Connects with every default, to a server such as `redis://127.0.0.1/`. The name is that of this instance, for people
-    /// who read logs; it is made unique for this run.
+    /// Connects with every default, to a server such as `redis://127.0.0.1/`. The name identifies this instance in
+    /// logs; a random suffix makes it unique for this run.
     ///
     /// # Errors
     ///
@@ -75,7 +78,7 @@ impl RedisRelay {
         Self::builder(url, name).connect().await
     }
 
-    /// Connects with a configuration.
+    /// Returns a builder, to connect with a configuration.
     pub fn builder(url: impl Into<String>, name: impl Into<String>) -> RedisRelayBuilder {
         RedisRelayBuilder {
             url: url.into(),
@@ -96,13 +99,13 @@ impl RedisRelay {
         if heard > 0 || !self.counts {
             return Ok(true);
         }
-        // Another Redis may just have taken the place of this one, or this one that of another: then not even this instance
-        // listens, or it is not a primary, and nobody is known to be gone.
+        // During a failover, this server may have become the primary just now or have stopped being it. Then it does
+        // not count even this instance's subscription, or is not a primary, and its count proves nothing.
         let own = channel(&self.prefix, &self.here);
         let tells = !broken
             && self.connection.listeners(&own).await? > 0
             && self.connection.is_primary().await?
-            // At last: all of this was asked of the same one.
+            // Checked last, so that all replies came from the same server.
             && self.standing.is_steady();
         if tells { Ok(false) } else { Err(Away::Unsettled) }
     }
@@ -127,7 +130,7 @@ impl Relay for RedisRelay {
                 let task = runtime.spawn(line.listen(subscription, inbox, self.standing.clone(), sending));
                 Listening::Since(task.abort_handle())
             }
-            // Another server would get the messages of the first.
+            // A second server must not receive the messages of the first.
             already => already,
         };
     }
@@ -157,24 +160,24 @@ pub struct RedisRelayBuilder {
 }
 
 impl RedisRelayBuilder {
-    /// Puts this and a colon in front of every channel: `rounds` by default. All instances of a service have the same, and
-    /// services that share a Redis have one each.
+    /// Sets the prefix of every channel, which a colon follows: `rounds` by default. All instances of a service need
+    /// the same prefix. Services that share a Redis need different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long Redis may take for one call, a reconnection included: a second by default.
+    /// Sets the timeout of one call to Redis, including a reconnection: one second by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Connects, and subscribes: from then on others find this instance.
+    /// Connects and subscribes. From then on, other instances can reach this one.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration is wrong, or Redis cannot be reached or is a replica.
+    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached or is a replica.
     pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
         let Self { url, name, prefix, timeout: time } = self;
         if name.is_empty() || name.len() > LONGEST {
@@ -189,7 +192,7 @@ impl RedisRelayBuilder {
             .map_err(|_| Away::Silent { after: time })
             .and_then(|subscribed| subscribed.map_err(Away::Failed))
             .map_err(ConnectError::unreachable)?;
-        // Those of a cluster pass messages on to each other.
+        // The nodes of a cluster forward messages to each other.
         let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
         if standalone && !connection.is_primary().await.map_err(ConnectError::unreachable)? {
             return Err(ConnectError::Replica);
@@ -209,7 +212,7 @@ impl RedisRelayBuilder {
 
 impl fmt::Debug for RedisRelayBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An address may have a password in it.
+        // The URL may contain a password.
         f.debug_struct("RedisRelayBuilder")
             .field("name", &self.name)
             .field("prefix", &self.prefix)
@@ -218,7 +221,7 @@ impl fmt::Debug for RedisRelayBuilder {
     }
 }
 
-/// Whether it can be told who is there, by this Redis and all that is in front of it.
+/// Whether this Redis, and every proxy in front of it, reports the subscribers of a channel.
 async fn tells_who_listens(connection: &Connection, own: &str) -> Result<bool, Away> {
     let told = match connection.listeners(own).await {
         Ok(listeners) => listeners > 0,
@@ -228,7 +231,8 @@ async fn tells_who_listens(connection: &Connection, own: &str) -> Result<bool, A
     if !told {
         tracing::warn!(
             target: "rounds",
-            "Redis does not tell who listens (PUBSUB NUMSUB): instances that are gone are known by their silence"
+            "Redis does not report subscribers (PUBSUB NUMSUB): an instance counts as gone when it does not answer \
+             for three seconds"
         );
     }
     Ok(told)
@@ -238,7 +242,8 @@ fn channel(prefix: &str, instance: &str) -> String {
     format!("{prefix}:to:{instance}")
 }
 
-/// Whoever runs here after a restart has none of the handlers that waited, and must not be taken for who had them.
+/// Makes the name unique for this run. A restarted instance has none of the handlers that waited before, so it must
+/// have another name.
 fn unique(name: &str) -> String {
     let mut suffix = [0; 8];
     getrandom::fill(&mut suffix).expect("the operating system provides randomness");

@@ -1,4 +1,4 @@
-//! The steps of a claim, as scripts: each is one atomic step on the server, and all keys of a flow are on the same one.
+//! The steps of a claim as scripts: each runs atomically, and all keys of a flow are on the same server.
 
 use std::sync::LazyLock;
 
@@ -18,12 +18,12 @@ script!(RENEW, "lua/renew.lua");
 script!(SETTLE, "lua/settle.lua");
 script!(RELEASE, "lua/release.lua");
 script!(
-    /// Gives back a claim whose answer was never heard.
+    /// Frees a claim whose owner never learned that it holds it.
     ABANDON,
     "lua/abandon.lua"
 );
 script!(
-    /// Looks whether a claim still runs, and says that somebody waits for it.
+    /// Checks whether a claim is still running, and registers a waiter for it.
     WAIT,
     "lua/wait.lua"
 );

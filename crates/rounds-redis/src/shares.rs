@@ -1,4 +1,5 @@
-//! How much one caller may have of a Redis that all need: what this instance let in, counted here, so that no call to Redis is made for it.
+//! Limits on the memory of a shared Redis that one caller may take. Each instance counts the records that it created,
+//! so counting needs no call to Redis.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +17,7 @@ pub(crate) struct Shares {
 #[derive(Default)]
 struct Counted {
     bytes: HashMap<PrincipalShare, usize>,
-    /// What no longer counts from a second on, and whose it is.
+    /// Bytes that stop counting at a second, by share.
     until: BTreeMap<u64, HashMap<PrincipalShare, usize>>,
 }
 
@@ -25,7 +26,7 @@ impl Shares {
         Self { anonymous_limit, principal_limit, counted: Mutex::default() }
     }
 
-    /// Whether a caller may have so many bytes more.
+    /// Fails if a caller's records would exceed its limit with that many more bytes.
     pub(crate) fn has_room(&self, keep: Retention, bytes: usize) -> Result<(), LedgerError> {
         let (whose, limit) = match keep.share {
             PrincipalShare::Principal(_) => ("the records of one principal", self.principal_limit),
@@ -41,7 +42,7 @@ impl Shares {
         }
     }
 
-    /// Counts what a caller got.
+    /// Adds the bytes of a new record to its caller's share.
     pub(crate) fn add(&self, keep: Retention, bytes: usize) {
         if keep.share == PrincipalShare::Common {
             return;
@@ -58,7 +59,7 @@ impl Shares {
 }
 
 impl Counted {
-    /// Counts no more what is no longer kept.
+    /// Subtracts the records that have expired.
     fn forget(&mut self, keep: Retention) {
         while let Some(first) = self.until.first_entry().filter(|first| *first.key() <= seconds(keep.now.as_millis())) {
             for (share, bytes) in first.remove() {
@@ -73,8 +74,8 @@ impl Counted {
     }
 }
 
-/// The second in which a record no longer counts: later than it is kept by a sixteenth of its time at most, so that each caller has a few
-/// entries and not one for every second.
+/// The second at which a record stops counting. It is later than the record's expiry by at most a sixteenth of its
+/// lifetime, so that each caller has a few entries instead of one per second.
 fn due(keep: Retention) -> u64 {
     let until = keep.until.as_millis().div_ceil(1000);
     let step = (until.saturating_sub(seconds(keep.now.as_millis())) / 32).next_power_of_two();
@@ -120,7 +121,7 @@ mod tests {
         for caller in 0..200 {
             shares.add(keep(PrincipalShare::Principal([caller; 16]), u64::from(caller)), 10);
         }
-        assert!(shares.counted().until.len() < 64, "a few entries and not one for every second");
+        assert!(shares.counted().until.len() < 64, "a few entries instead of one per second");
         shares.add(keep(MINE, 10_000), 10);
         let counted = shares.counted();
         assert_eq!((counted.bytes.len(), counted.until.len()), (1, 1));

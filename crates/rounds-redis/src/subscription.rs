@@ -1,4 +1,5 @@
-//! The channel of this instance: it is listened to for as long as the server lives, however often Redis goes away.
+//! The channel of this instance: it stays subscribed as long as the server lives, however often the connection to Redis
+//! is lost.
 
 use std::{
     future::{pending, poll_fn},
@@ -16,17 +17,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::connection::Connection;
 
-/// After how long it is tried again to subscribe, first and at last.
+/// First and longest pause between two attempts to subscribe.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// What it takes to subscribe.
+/// Everything that subscribing needs.
 pub(crate) struct Line {
     pub(crate) client: Client,
     pub(crate) channel: String,
     pub(crate) timeout: Duration,
 }
 
-/// A connection that has subscribed.
+/// A connection that has subscribed to the channel.
 pub(crate) struct Subscription {
     sink: PubSubSink,
     stream: PubSubStream,
@@ -39,7 +40,7 @@ impl Line {
         Ok(Subscription { sink, stream })
     }
 
-    /// Hands over what comes, and subscribes again whenever the connection is lost.
+    /// Delivers the messages of the channel, and subscribes again whenever the connection is lost.
     pub(crate) async fn listen(
         self,
         mut subscription: Subscription,
@@ -52,21 +53,23 @@ impl Line {
             tokio::select! {
                 () = subscription.deliver(&inbox, self.timeout) => standing.lost(),
                 connection = self.has_moved(sending.as_deref(), &mut pause) => {
-                    // In this order: who asks the next one who is there is not to believe it yet.
+                    // In this order: no call may trust the subscriber count of the new connection before the instances
+                    // have had time to reconnect.
                     standing.lost();
                     connection.renew();
                 }
             }
-            tracing::warn!(target: "rounds", "the subscription to Redis is lost: legs from other instances do not arrive");
+            tracing::warn!(target: "rounds",
+                "the subscription to Redis is lost: legs from other instances do not arrive until it is restored");
             subscription = self.again().await;
             standing.regained();
             tracing::warn!(target: "rounds", "subscribed to Redis again");
         }
     }
 
-    /// Until another Redis has taken the place of the one where this instance listens or sends: it does not do both at the same
-    /// one, or not at the primary. Then it has to connect anew for both: as long as that does not help, less and less often. Where
-    /// it cannot be told, it takes for ever.
+    /// Resolves when this instance has to reconnect because a failover has moved one of its connections: the server it
+    /// publishes on does not count its own subscription, or is not the primary. The checks back off while reconnecting
+    /// does not help. Never resolves if Redis does not report subscribers.
     async fn has_moved<'a>(&self, sending: Option<&'a Connection>, pause: &mut Duration) -> &'a Connection {
         let Some(connection) = sending else { return pending().await };
         loop {
@@ -93,7 +96,7 @@ impl Line {
 }
 
 impl Subscription {
-    /// Ends when the connection does, or nobody at its other end says anything any more.
+    /// Returns when the connection is closed, or when the server does not answer a ping.
     async fn deliver(&mut self, inbox: &Inbox, patience: Duration) {
         let Self { sink, stream } = self;
         let silence = async {
@@ -118,12 +121,12 @@ impl Subscription {
     }
 }
 
-/// Whether this instance can tell who is there.
+/// Whether this instance can tell which instances are connected.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     stands: Arc<Mutex<Stands>>,
-    /// How long those who lost Redis together with this instance may take to come back: until they know of it, and then a few
-    /// tries.
+    /// How long other instances may take to reconnect after losing Redis together with this one: the time to notice the
+    /// loss, plus a few attempts.
     settling: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Who waits in this process for a claim that runs, here or elsewhere.
+//! The waiters of this process, by claim. The claim may be running here or in another process.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ struct Awaited {
 }
 
 impl Waiting {
-    /// Counts as waiting until what this gives is dropped.
+    /// Registers a waiter until the returned guard is dropped.
     pub(crate) fn enter(&self, id: ClaimId) -> Waiter {
         let mut awaited = self.awaited();
         let entry = awaited.entry(id).or_default();
@@ -30,7 +30,7 @@ impl Waiting {
         self.awaited().contains_key(&id)
     }
 
-    /// Something has become of it: those who wait need not wait to be told by Redis.
+    /// Wakes the waiters of a claim that has changed, so that they do not wait for their next look at Redis.
     pub(crate) fn wake(&self, id: ClaimId) {
         if let Some(entry) = self.awaited().get(&id) {
             entry.woken.notify_waiters();

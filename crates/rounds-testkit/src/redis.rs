@@ -1,4 +1,4 @@
-//! A Redis of its own for each test: a real server, without a disk, gone when the test is.
+//! A Redis for each test: a real server without persistence, which is stopped when the test ends.
 
 use std::{
     fs::File,
@@ -46,7 +46,7 @@ impl Redis {
         self.directory.join(SOCKET)
     }
 
-    /// Starts it where it was before, with nothing in it.
+    /// Starts it again at the same address, with an empty database.
     pub fn start_again(&mut self) {
         let log = self.directory.join("log");
         let process = Command::new("redis-server")
@@ -76,14 +76,14 @@ impl Redis {
     /// Kills it. What it held is lost.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // One that has ended already cannot be killed, and need not be.
+            // It may have ended already.
             let _ = process.kill();
             let _ = process.wait();
         }
         let _ = std::fs::remove_file(self.socket());
     }
 
-    /// Lets it take connections and requests, and do nothing about them.
+    /// Stops the process: it still accepts connections and requests, but does not answer.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
@@ -94,7 +94,7 @@ impl Redis {
     }
 
     fn signal(&self, signal: &str) {
-        let process = self.process.as_ref().expect("it runs").id().to_string();
+        let process = self.process.as_ref().expect("redis-server runs").id().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
     }
 
@@ -113,7 +113,7 @@ impl Redis {
         self.builder().connect().await.unwrap()
     }
 
-    /// Asks it directly, as an operator or an intruder would.
+    /// Sends a command directly, as an operator or an attacker would.
     pub async fn ask<T: FromRedisValue>(&self, command: &str, arguments: &[&[u8]]) -> T {
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -129,7 +129,7 @@ impl Redis {
         keys
     }
 
-    /// All that it holds, as it would write it to a disk.
+    /// The whole database, as Redis would write it to a disk.
     pub async fn dump(&self) -> Vec<u8> {
         let _: String = self.ask("SAVE", &[]).await;
         std::fs::read(self.directory.join("dump.rdb")).unwrap()

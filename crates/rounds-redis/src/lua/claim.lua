@@ -1,5 +1,5 @@
--- KEYS: claim, waiters. ARGV: answers, now, until, lease until, F or X for an orphan, who claims, instance, how long a
--- waiter counts, 1 if there is room for a record that is not there yet.
+-- KEYS: claim, waiters. ARGV: answers, now, kept until, lease until, F or X for a claim whose owner is lost, claimant,
+-- instance, how long a waiter counts, 1 if a new record fits into the caller's share.
 local answers, now, keep_until, lease_until = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local orphan, claimant = ARGV[5], ARGV[6]
 local known = redis.call('HMGET', KEYS[1], 's', 'a', 'l', 'n', 'f', 'u')
@@ -13,7 +13,7 @@ elseif state == 'X' then
   return {'dead'}
 elseif state == 'R' then
   if known[4] == claimant then
-    -- The same call once more: its first answer was lost on the way.
+    -- The same call again: the reply to the first was lost.
     return {'fresh', tonumber(known[5]), redis.call('HGET', KEYS[1], 'p')}
   end
   local lapsed = tonumber(known[3]) <= now
@@ -34,7 +34,8 @@ end
 
 local offset = clock() - now
 keep_until = math.max(keep_until, tonumber(known[6] or 0))
--- Where it begins is random: whoever ran a claim that this server has lost is not to be taken for who runs it now.
+-- The first fence is random: if this server has lost a claim, its former owner must not hold a valid fence for the new
+-- claim.
 local a, b, c = string.byte(claimant, 1, 3)
 redis.call('HSETNX', KEYS[1], 'f', text(a * 65536 + b * 256 + c))
 local fence = redis.call('HINCRBY', KEYS[1], 'f', 1)

@@ -1,6 +1,7 @@
--- KEYS: claim, waiters. ARGV: fence, F or X for an orphan, 1 to leave it to those who wait, instance.
+-- KEYS: claim, waiters. ARGV: fence, F or X (the state after release), 1 to leave the claim running if it has waiters,
+-- instance.
 if ARGV[3] == '1' then
-  -- Whether somebody waits at the instance that asks, it knows better itself.
+  -- The calling instance has checked its own waiters already.
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(clock()))
   redis.call('ZREM', KEYS[2], ARGV[4])
   if redis.call('ZCARD', KEYS[2]) > 0 then return 1 end

@@ -1,13 +1,12 @@
--- What all steps share. A claim is one hash:
+-- Shared by all steps. A claim is one hash:
 --
---   s  F free, R running, D done, X dead         f  the fence: rises whenever it is given to somebody to run
---   a  the digest of the answers (R, D)          v  what came of it, sealed (D)
---   l  until when the owner is believed (R)      p  what the token could not carry, sealed (until D)
---   n  who claimed it, to know it again (R)      u  until when it is kept
---   o  how far this server's clock is ahead of the one that u and l were read from
+--   s  state: F free, R running, D done, X dead  f  the fence: incremented whenever an owner takes the claim
+--   a  the digest of the answers (R, D)          v  the recorded reply or value, sealed (D)
+--   l  when the owner's lease lapses (R)         p  the spilled state: what the token could not carry, sealed (until D)
+--   n  the claimant, to recognise it again (R)   u  when the record expires
+--   o  how far this server's clock is ahead of the clock that u and l were read from
 --
--- Times are milliseconds by the clock of whoever calls. Only what is waited for, and when a key is removed, goes by the
--- clock of this server.
+-- Times are milliseconds by the caller's clock. Only the waiters, and the expiry of keys, go by this server's clock.
 
 local function clock()
   local time = redis.call('TIME')
@@ -18,14 +17,14 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Keeps a key until then at least: what was promised before is not taken back.
+-- Keeps a key at least until then: an expiry is never moved to an earlier time.
 local function keep(key, at)
   if redis.call('PEXPIRETIME', key) < at then
     redis.call('PEXPIREAT', key, text(at))
   end
 end
 
--- Keeps what the token of a round could not carry, for those who run the round.
+-- Stores the state that the token of a round could not carry, for the leg that runs the round.
 local function spill(key, now, keep_until, state)
   local offset = clock() - now
   redis.call('HSETNX', key, 's', 'F')

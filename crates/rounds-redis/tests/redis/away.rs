@@ -1,4 +1,4 @@
-//! Redis away: stopped, started again, or there and silent.
+//! Redis away: stopped, started again, or connected and silent.
 
 use std::{
     path::PathBuf,
@@ -46,16 +46,16 @@ async fn stopped_legs_are_told_to_try_again_nothing_is_run_and_service_resumes_b
     for _ in 0..3 {
         asks_for_a_retry(&in_time(order.send(&client)).await);
         asks_for_a_retry(&in_time(wrap.send(&client)).await);
-        // A question that its token carries needs no Redis.
+        // The token carries the question, so asking needs no Redis.
         in_time(client.call("order", json!({"item": "tea"}))).await.asked();
     }
-    assert_eq!(shop.charges(), 0, "what could not be claimed was not run");
+    assert_eq!(shop.charges(), 0, "an effect that could not be claimed did not run");
 
     redis.start_again();
     let done = in_time(order.send(&client)).await.text();
     assert_eq!(done, "canary-result xl, canary-value 0, 3000 kept");
     assert_eq!(in_time(order.send(&client)).await.text(), done);
-    assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl", "its handler waited all the time");
+    assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl", "its handler was still waiting");
     assert_eq!(shop.charges(), 1);
 }
 
@@ -65,7 +65,7 @@ async fn silent_it_holds_nobody_up_for_long_and_what_it_did_for_nobody_is_undone
     let shop = Shop::new();
     let timeout = Duration::from_millis(300);
     let client = client(&shop, redis.builder().timeout(timeout).connect().await.unwrap()).await;
-    // Redis knows all scripts from now on, so that it can do what it is told while nobody listens any more.
+    // Redis has loaded all scripts from now on, so it can run them after the clients have given up.
     let first = client.call("wrap", json!({"item": "tea"})).await.asked();
     first.accept("size", json!({"size": "xl"})).send(&client).await.text();
     let order = client.call("order", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
@@ -79,8 +79,8 @@ async fn silent_it_holds_nobody_up_for_long_and_what_it_did_for_nobody_is_undone
     assert_eq!(shop.charges(), 0);
 
     redis.go_on();
-    // It has claimed both rounds now, for legs that are gone. A lease lapses after thirty seconds, and a flow whose handler
-    // waits would be dead then.
+    // Redis has now taken the claims of both rounds for legs that are gone. Their leases would lapse only after thirty
+    // seconds, and the flow with a waiting handler would be dead then.
     let began = Instant::now();
     assert_eq!(in_time(order.send(&client)).await.text(), "canary-result xl, canary-value 0, 3000 kept");
     assert_eq!(in_time(wrap.send(&client)).await.text(), "wrapped tea xl");
@@ -100,12 +100,12 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
     }
 }
 
-/// Passes everything on to Redis and back, until it is cut: what was connected then stays so, and nothing gets through.
+/// A proxy in front of Redis that can be cut: open connections stay open, and nothing passes any more.
 pub(crate) struct Cable {
     pub(crate) url: String,
     cut: Arc<AtomicUsize>,
     leads_to: Arc<Mutex<PathBuf>>,
-    /// How many answers break the connection instead of getting through.
+    /// Number of replies that break the connection instead of passing.
     loses: Arc<AtomicUsize>,
 }
 
@@ -147,7 +147,7 @@ impl Cable {
         Self { url, cut, leads_to, loses }
     }
 
-    /// Whoever connects from now on comes to another Redis, as when a name has a new address.
+    /// Connects new clients to another Redis, as when a host name gets a new address.
     pub(crate) fn lead_to(&self, redis: &Redis) {
         *self.leads_to.lock().unwrap() = redis.socket();
     }
@@ -176,7 +176,7 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     let redis = Redis::start();
     let cable = Cable::to(&redis).await;
     let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
-    // Redis knows the scripts from now on.
+    // Redis has loaded the scripts from now on.
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
 
@@ -190,7 +190,10 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     lose_the_next();
     assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
     assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
-    assert!(!ledger.settle(round(2, 1), fence, None, None, vec![]).await.unwrap(), "and another call is another");
+    assert!(
+        !ledger.settle(round(2, 1), fence, None, None, vec![]).await.unwrap(),
+        "a call that is not a repetition is rejected"
+    );
 }
 
 #[tokio::test]
@@ -208,7 +211,7 @@ async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
     assert_eq!(fresh(&other, round(1, 1), bid(0)).await, fence + 1);
 }
 
-/// The Redis that was claimed at is gone with the claim, and somebody else claims at the one that has its name now.
+/// The Redis that held the claim is gone, and another owner takes the claim at the Redis that has its address now.
 #[tokio::test]
 async fn what_is_given_up_later_is_nobody_elses_claim() {
     let (old, new) = (Redis::start(), Redis::start());
@@ -238,7 +241,7 @@ async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
     assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
     cable.lead_to(&new);
-    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica takes no claims");
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica rejects claims");
     fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);
 }
@@ -251,7 +254,7 @@ async fn a_primary_without_its_replicas_is_left_for_the_one_that_has_its_name() 
     fresh(&ledger, round(1, 1), bid(0)).await;
     let _: String = old.ask("CONFIG SET min-replicas-to-write 1", &[]).await;
     cable.lead_to(&new);
-    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it takes no claims alone");
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it rejects claims without its replicas");
     fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);
 }
@@ -269,7 +272,7 @@ async fn a_user_who_was_turned_away_and_is_let_in_again_goes_on() {
 
     let _: String = redis.ask("ACL SETUSER app off", &[]).await;
     let _: i64 = redis.ask("CLIENT KILL USER app", &[]).await;
-    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it is turned away");
+    assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "its commands are rejected");
     assert!(in_time(relay.post(other.here(), b"hello".to_vec())).await.is_err());
 
     let _: String = redis.ask("ACL SETUSER app on", &[]).await;
@@ -292,7 +295,7 @@ async fn every_call_is_bounded() {
         ledger.release(id, 1, OwnerLost::Free, true).await.err(),
     ];
     for error in silent {
-        let error = error.expect("it did not happen");
+        let error = error.expect("the call did not fail");
         assert!(matches!(error, LedgerError::Unavailable(_)), "{error:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
@@ -338,5 +341,9 @@ async fn a_full_redis_refuses_new_records_and_forgets_none() {
     assert!(ledger.claim(round(3, 1), bid(0)).await.is_err());
     let _: String = redis.ask("CONFIG SET maxmemory 50mb", &[]).await;
     assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Running(_))));
-    assert_eq!(redis.keys().await.iter().filter(|key| !key.ends_with(":w")).count(), 1, "nothing was half done");
+    assert_eq!(
+        redis.keys().await.iter().filter(|key| !key.ends_with(":w")).count(),
+        1,
+        "no record was written in part"
+    );
 }

@@ -1,4 +1,4 @@
-//! The life of a claim, and how long it is remembered.
+//! The life of a claim, and how long it is kept.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn it_passes_the_suite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite_on_a_node_of_a_cluster() {
-    // Such a node refuses a script whose keys need not be in one place.
+    // A cluster node rejects a script whose keys may be on different nodes.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let redis = Redis::with(&["--cluster-enabled", "yes", "--cluster-port", &free, "--bind", "127.0.0.1"]);
     let _: String = redis.ask("CLUSTER ADDSLOTSRANGE 0 16383", &[]).await;
@@ -49,11 +49,11 @@ async fn every_key_has_the_prefix_the_flow_as_its_hash_tag_and_an_end() {
         let flow = if key.contains("02") { "02" } else { "01" };
         assert!(key.starts_with(&format!("weather:{{{}}}:r", flow.repeat(16))), "{key}");
         let left: i64 = redis.ask("PTTL", &[key.as_bytes()]).await;
-        assert!(left > 0, "{key} would stay for ever");
+        assert!(left > 0, "{key} never expires");
     }
 }
 
-/// How long Redis will keep a claim from now on.
+/// How much longer Redis keeps a claim.
 async fn left(redis: &Redis, key: &str) -> Duration {
     Duration::from_millis(redis.ask("PTTL", &[key.as_bytes()]).await)
 }
@@ -64,7 +64,7 @@ const FIRST: &str = "rounds:{01010101010101010101010101010101}:r1";
 async fn a_record_is_kept_until_the_time_it_was_given_whatever_the_clock_of_its_owner_says() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
-    // The clock of the owner is half a century behind that of Redis, and then a century ahead.
+    // The owner's clock is half a century behind that of Redis, and then a century ahead.
     for (flow, now) in [(1, 1_000), (2, 5_000_000_000)] {
         let key = FIRST.replace("01", &format!("{flow:02}"));
         assert!(matches!(ledger.claim(round(flow, 1), bid(now)).await, Ok(Claimed::Fresh { .. })));
@@ -92,7 +92,7 @@ async fn nothing_that_is_said_later_makes_a_record_go_earlier() {
     let redis = Redis::start();
     let ledger = redis.ledger().await;
     ledger.spill(spill(round(1, 1), bid(0).keep)).await.unwrap();
-    // The clock of whoever claims is ahead: for them, half of the time is over.
+    // The claimant's clock is ahead: by that clock, half of the time has passed.
     let mut ahead = bid(300);
     ahead.keep.until = at(600);
     let fence = fresh(&ledger, round(1, 1), ahead).await;
@@ -124,13 +124,13 @@ async fn an_effect_that_is_spent_goes_with_its_round_and_one_that_runs_is_left_t
     for name in [running, needed] {
         assert!(left(&redis, &key(name)).await > ten_minutes);
     }
-    assert!(redis.keys().await.iter().all(|known| *known != key(4)), "what was never begun has no record");
+    assert!(redis.keys().await.iter().all(|known| *known != key(4)), "an effect that never began has no record");
     assert!(ledger.renew(effect(running), owner, at(60)).await.unwrap());
     assert!(ledger.settle(effect(running), owner, None, None, vec![]).await.unwrap());
     assert!(matches!(ledger.claim(effect(done), hour).await, Ok(Claimed::Done(_))));
 }
 
-/// A clock that is ahead does not make an effect go earlier than its round.
+/// A clock that is ahead does not make an effect expire before its round.
 #[tokio::test]
 async fn a_spent_effect_is_kept_as_long_as_its_round_whatever_the_clock_of_its_owner_says() {
     let redis = Redis::start();
@@ -161,9 +161,12 @@ async fn a_caller_at_its_share_is_told_to_wait_and_its_own_rounds_and_all_others
     assert!(matches!(ledger.spill(large.clone()).await, Err(LedgerError::Full { .. })));
     let settled = ledger.settle(round(1, 1), fence, None, Some(large), vec![]).await;
     assert!(matches!(settled, Err(LedgerError::Full { .. })), "{settled:?}");
-    assert_eq!(redis.keys().await.len(), 2, "nothing was half done");
+    assert_eq!(redis.keys().await.len(), 2, "no record was written in part");
 
-    assert!(matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Running(_))), "what has a record goes on");
+    assert!(
+        matches!(ledger.claim(round(1, 1), mine).await, Ok(Claimed::Running(_))),
+        "a round with a record is not limited"
+    );
     let effect = ClaimId { what: ClaimKind::Once(digest(1)), ..round(1, 1) };
     fresh(&ledger, effect, mine).await;
     assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
@@ -190,14 +193,14 @@ async fn a_waiter_of_another_instance_keeps_a_run_going_and_gets_its_reply() {
     let id = round(1, 1);
     let fence = fresh(&here, id, bid(0)).await;
     let Ok(Claimed::Running(waiting)) = there.claim(id, bid(1)).await else { panic!() };
-    assert!(here.release(id, fence, OwnerLost::Free, true).await.unwrap(), "somebody waits elsewhere");
+    assert!(here.release(id, fence, OwnerLost::Free, true).await.unwrap(), "a leg at another instance waits");
     let waiting = tokio::spawn(waiting);
     assert!(here.settle(id, fence, Some(b"the reply".to_vec()), None, vec![]).await.unwrap());
     in_time(waiting).await.unwrap();
     assert!(matches!(there.claim(id, bid(1)).await, Ok(Claimed::Done(Some(reply))) if reply == b"the reply"));
 }
 
-/// Redis has said that the round runs, and who asked has not read it yet.
+/// Redis has reported the round as running, and the waiting leg has not read the reply yet.
 #[tokio::test]
 async fn who_is_about_to_wait_keeps_a_run_going() {
     let redis = Redis::start();
@@ -212,7 +215,7 @@ async fn who_is_about_to_wait_keeps_a_run_going() {
         async { redis.go_on() },
     };
     assert!(matches!(claimed, Ok(Claimed::Running(_))));
-    assert!(kept.unwrap(), "somebody waits");
+    assert!(kept.unwrap(), "the leg counts as a waiter");
 }
 
 #[tokio::test]
@@ -231,7 +234,7 @@ async fn the_claims_that_are_kept_can_be_counted() {
     assert_eq!((ledger.claims().await.unwrap(), other.claims().await.unwrap()), (20, 1));
     let name = ClaimId { flow: round(1, 1).flow, what: ClaimKind::Once(digest(1)) };
     ledger.claim(name, ClaimRequest { keep: keep_from_now(), ..bid(0) }).await.unwrap();
-    assert_eq!(ledger.claims().await.unwrap(), 21, "and an effect");
+    assert_eq!(ledger.claims().await.unwrap(), 21, "an effect counts too");
 }
 
 fn keep_from_now() -> Retention {

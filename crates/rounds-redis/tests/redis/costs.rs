@@ -1,4 +1,4 @@
-//! What a leg costs: counted by Redis itself.
+//! The cost of a leg, counted by Redis itself.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::{
     shop::{Shop, client},
 };
 
-/// How many scripts were called so far, and how many commands came from outside in all.
+/// Number of scripts called so far, and of all commands that clients sent.
 async fn counted(redis: &Redis) -> (usize, usize) {
     let stats: String = redis.ask("INFO commandstats", &[]).await;
     let calls = |name: &str| {
@@ -23,7 +23,7 @@ async fn a_first_leg_costs_nothing_a_claimed_one_two_calls_and_each_effect_two_o
     let redis = Redis::start();
     let shop = Shop::new();
     let client = client(&shop, redis.ledger().await).await;
-    // Whatever is loaded once is loaded now.
+    // Scripts that are loaded once are loaded now.
     for tool in ["order", "wrap"] {
         let asked = client.call(tool, json!({"item": "tea"})).await.asked();
         asked.accept("size", json!({"size": "xl"})).send(&client).await.text();
@@ -32,18 +32,18 @@ async fn a_first_leg_costs_nothing_a_claimed_one_two_calls_and_each_effect_two_o
     let start = counted(&redis).await;
     let asked = client.call("wrap", json!({"item": "tea"})).await.asked();
     let opened = counted(&redis).await;
-    assert_eq!((opened.0 - start.0, opened.1 - start.1), (0, 0), "a first leg has nothing to record");
+    assert_eq!((opened.0 - start.0, opened.1 - start.1), (0, 0), "a first leg records nothing");
     let retry = asked.accept("size", json!({"size": "xl"}));
     retry.send(&client).await.text();
     let answered = counted(&redis).await;
     assert_eq!((answered.0 - opened.0, answered.1 - opened.1), (2, 2), "claim and settle");
     retry.send(&client).await.text();
     let replayed = counted(&redis).await;
-    assert_eq!(replayed.0 - answered.0, 1, "a retry looks once");
+    assert_eq!(replayed.0 - answered.0, 1, "a retry makes one call");
 
     let asked = client.call("order", json!({"item": "tea"})).await.asked();
     let opened = counted(&redis).await;
     asked.accept("size", json!({"size": "xl"})).send(&client).await.text();
     let answered = counted(&redis).await;
-    assert_eq!(answered.0 - opened.0, 4, "and an effect is claimed and recorded, the latter beside what follows it");
+    assert_eq!(answered.0 - opened.0, 4, "an effect is claimed and recorded, and recording runs beside the next step");
 }

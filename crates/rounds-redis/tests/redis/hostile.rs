@@ -1,4 +1,4 @@
-//! Somebody who can write to Redis, and a Redis that is none.
+//! An attacker who can write to Redis, and a server that is not a Redis.
 
 use std::{
     io::{Read as _, Write as _},
@@ -19,7 +19,7 @@ use crate::{
     spill,
 };
 
-/// A shop in which one order was placed and answered, and somebody with access to its Redis.
+/// A shop in which one order was placed and answered, and an attacker with access to its Redis.
 struct Intrusion {
     redis: Redis,
     shop: Shop,
@@ -34,12 +34,12 @@ impl Intrusion {
         Self { client: Client::modern(server).await, redis, shop, events }
     }
 
-    /// An order that was placed, with the answer that is still to be sent.
+    /// Places an order, and returns the retry with its answer, not sent yet.
     async fn placed(&self, item: &str) -> Retry {
         self.client.call("order", json!({"item": item})).await.asked().accept("size", json!({"size": "xl"}))
     }
 
-    /// The keys that came to be while something happened.
+    /// The keys that were created during an action.
     async fn keys_of(&self, happens: impl AsyncFnOnce()) -> Vec<String> {
         let before = self.redis.keys().await;
         happens().await;
@@ -83,7 +83,7 @@ async fn a_reply_of_another_flow_is_refused() {
     let gold = stage.field(&orders[1].1, "v").await;
     stage.set(&orders[0].1, "v", &gold).await;
     orders[0].0.send(&stage.client).await.frozen();
-    // Nor does it help to take the answers along.
+    // Copying the answers as well does not help.
     let answers = stage.field(&orders[1].1, "a").await;
     stage.set(&orders[0].1, "a", &answers).await;
     orders[0].0.send(&stage.client).await.frozen();
@@ -91,7 +91,7 @@ async fn a_reply_of_another_flow_is_refused() {
         stage.set(&orders[1].1, "v", garbage).await;
         orders[1].0.send(&stage.client).await.frozen();
     }
-    assert_eq!(stage.shop.charges(), 2, "and nothing is run again for it");
+    assert_eq!(stage.shop.charges(), 2, "nothing ran again");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_value_of_another_effect_is_refused_and_the_effect_is_not_had_again() 
     let of_gold = stage.keys_of(async || drop(gold.send(&stage.client).await.text())).await;
     let value = stage.field(one(&of_gold, "e"), "v").await;
     stage.set(one(&of_tea, "e"), "v", &value).await;
-    // The round is forgotten, so that its handler runs again and comes to its effect.
+    // The record of the round is deleted, so its handler runs again and reaches its effect.
     let mut round = one(&of_tea, "e").to_owned();
     round.truncate(round.find("}:").unwrap() + 2);
     stage.delete(&format!("{round}r1")).await;
@@ -127,7 +127,7 @@ async fn what_is_no_claim_fails_and_is_not_taken_for_a_free_one() {
         assert!(ledger.claim(round(1, 1), bid(0)).await.is_err(), "{field} = {value}");
         let _: i64 = redis.ask("DEL", &[key.as_bytes()]).await;
     }
-    // At work, and nothing of what belongs to it.
+    // Running, without the fields that belong to that state.
     let _: i64 = redis.ask("HSET", &[key.as_bytes(), b"s", b"R"]).await;
     assert!(ledger.claim(round(1, 1), bid(0)).await.is_err());
     let _: i64 = redis.ask("HSET", &[key.as_bytes(), b"s", b"D"]).await;
@@ -149,7 +149,7 @@ async fn a_fence_that_was_turned_back_lets_no_two_replies_out() {
     assert_eq!(settled, [true, false]);
 }
 
-/// Greets like a Redis, and says the same to whatever it is asked to do.
+/// Completes the handshake like a Redis, and then sends the same reply to every command.
 fn parrot(says: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -197,7 +197,7 @@ async fn a_server_that_talks_nonsense_is_as_good_as_none() {
     ];
     for says in NONSENSE {
         let connecting = RedisLedger::builder(parrot(says)).timeout(Duration::from_millis(300)).connect();
-        let ledger = in_time(connecting).await.expect("it greets like a Redis");
+        let ledger = in_time(connecting).await.expect("it completes the handshake like a Redis");
         let id = round(1, 1);
         let claimed = in_time(ledger.claim(id, bid(0))).await;
         assert!(claimed.is_err(), "{} made {claimed:?}", says.escape_ascii());

@@ -1,6 +1,6 @@
 //! The ledger on a real Redis, which each test starts for itself.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
 mod away;
 mod claims;
@@ -45,12 +45,12 @@ fn bid(now: u64) -> ClaimRequest {
     ClaimRequest { answers: digest(1), keep, lease: LEASE, orphan: OwnerLost::Free }
 }
 
-/// What the token of a round could not carry.
+/// A spilled state: what the token of a round could not carry.
 fn spill(id: ClaimId, keep: Retention) -> Spill {
     Spill { id, keep, state: vec![1] }
 }
 
-/// Claims what nobody has.
+/// Takes a free claim.
 async fn fresh(ledger: &RedisLedger, id: ClaimId, bid: ClaimRequest) -> Fence {
     match in_time(ledger.claim(id, bid)).await {
         Ok(Claimed::Fresh { fence, .. }) => fence,
@@ -58,7 +58,7 @@ async fn fresh(ledger: &RedisLedger, id: ClaimId, bid: ClaimRequest) -> Fence {
     }
 }
 
-/// Nothing here may take longer, however wrong it goes.
+/// Fails if the work takes longer than a minute.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.expect("this hangs")
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("the call hangs")
 }

@@ -1,4 +1,4 @@
-//! Real concurrency: processes that have nothing in common but Redis.
+//! Real concurrency: processes that share nothing but Redis.
 
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ fn of_fifty_claims_of_one_round_from_each_of_four_processes_one_is_fresh() {
     assert_eq!((count("fresh"), count("replayed")), (1, 4 * CLAIMS - 1), "{said}");
 }
 
-/// No test: the program that the test above starts four times. Without an address it does nothing.
+/// The program that the test above starts four times, and not a test itself. Without an address it does nothing.
 #[test]
 fn the_claimant() {
     let Ok(url) = std::env::var(URL) else { return };

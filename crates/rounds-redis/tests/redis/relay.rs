@@ -1,4 +1,4 @@
-//! Legs that are handed to another instance over Redis.
+//! Legs that are carried to another instance over Redis.
 
 use std::{
     future::poll_fn,
@@ -27,7 +27,7 @@ use crate::{
 struct Instance {
     client: Client,
     events: Events,
-    /// By what the others know it.
+    /// The name by which the other instances know it.
     here: String,
 }
 
@@ -48,7 +48,7 @@ impl Instance {
         Self { client: Client::modern(server).await, events, here }
     }
 
-    /// Begins a linear flow here, and gives what its person answers.
+    /// Begins a linear flow here, and returns the retry with the user's answer.
     async fn begun(&self) -> Retry {
         let asked = self.client.call("wrap", json!({"item": "tea"})).await.asked();
         asked.accept("size", json!({"size": "canary-size"}))
@@ -65,7 +65,7 @@ fn asks_for_a_retry(leg: &Leg) -> bool {
     leg.response()["error"]["data"]["reason"] == "retry"
 }
 
-/// Sends a leg as often as it is told to try again, as any client would.
+/// Sends a leg again as long as it ends with a retryable error, as any client would.
 async fn persistently(retry: &Retry, client: &Client) -> Leg {
     in_time(async {
         loop {
@@ -79,7 +79,7 @@ async fn persistently(retry: &Retry, client: &Client) -> Leg {
     .await
 }
 
-/// How many listen to an instance.
+/// Number of subscribers of an instance's channel.
 async fn listeners(redis: &Redis, here: &str) -> u64 {
     let channel = format!("rounds:to:{here}");
     let (_, count): (String, u64) = redis.ask("PUBSUB NUMSUB", &[channel.as_bytes()]).await;
@@ -113,7 +113,7 @@ async fn a_linear_flow_goes_on_from_any_instance() {
 async fn a_routed_leg_costs_four_calls() {
     let redis = Redis::start();
     let (a, b) = (Instance::new(&redis, "a").await, Instance::new(&redis, "b").await);
-    // Whatever is loaded once is loaded now.
+    // Scripts that are loaded once are loaded now.
     a.begun().await.send(&b.client).await.text();
     let answered = a.begun().await;
     let _: String = redis.ask("CONFIG RESETSTAT", &[]).await;
@@ -130,14 +130,14 @@ async fn a_routed_leg_costs_four_calls() {
 async fn whoever_is_gone_is_known_to_be_at_once() {
     let redis = Redis::start();
     let (a, b) = (RedisRelay::connect(&redis.url(), "a").await.unwrap(), Instance::new(&redis, "b").await);
-    assert!(a.post(&b.here, b"to somebody".to_vec()).await.unwrap());
-    assert!(!a.post("never-there", b"to nobody".to_vec()).await.unwrap());
+    assert!(a.post(&b.here, b"to b".to_vec()).await.unwrap());
+    assert!(!a.post("never-there", b"unreceived".to_vec()).await.unwrap());
     let gone = RedisRelay::connect(&redis.url(), "gone").await.unwrap();
     let name = gone.here().to_owned();
-    assert!(a.post(&name, b"to somebody".to_vec()).await.unwrap());
+    assert!(a.post(&name, b"to an instance".to_vec()).await.unwrap());
     drop(gone);
     until_listeners(&redis, &name, 0).await;
-    assert!(!a.post(&name, b"to nobody".to_vec()).await.unwrap());
+    assert!(!a.post(&name, b"unreceived".to_vec()).await.unwrap());
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn a_connection_on_which_nothing_comes_any_more_is_given_up() {
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
-/// Redis counts it as heard, and it goes where nobody reads any more.
+/// Redis counts the message as received, but the receiving connection is dead.
 #[tokio::test]
 async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     let redis = Redis::start();
@@ -191,21 +191,22 @@ async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
-/// A fleet of two that finds its Redis by a name; its claims are elsewhere. The first one of it subscribes first.
+/// A fleet of two that connects to its Redis through the cable; its claims are in another Redis. The first instance
+/// subscribes first.
 async fn fleet(cable: &Cable, claims: &Redis) -> [Instance; 2] {
     let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(500)).connect();
     let (a, b) = (in_time(relay("a")).await.unwrap(), in_time(relay("b")).await.unwrap());
     [Instance::with(claims, a, |builder| builder).await, Instance::with(claims, b, |builder| builder).await]
 }
 
-/// Ends the subscription of who came first.
+/// Ends the oldest subscription.
 async fn end_first_subscription(redis: &Redis) {
     let subscribed: String = redis.ask("CLIENT LIST TYPE pubsub", &[]).await;
     let ids = subscribed.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse::<u64>().ok());
     let _: i64 = redis.ask("CLIENT KILL ID", &[ids.min().unwrap().to_string().as_bytes()]).await;
 }
 
-/// The name has a new address, and who is connected to the old one stays so in part, or is cut off from it without a word.
+/// The address leads to a new Redis. Connections to the old one stay open in part, or are cut off silently.
 async fn another_redis_takes_over(cuts_off: impl AsyncFnOnce(&Redis, &Cable)) {
     let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
     let cable = Cable::to(&old).await;
@@ -217,7 +218,7 @@ async fn another_redis_takes_over(cuts_off: impl AsyncFnOnce(&Redis, &Cable)) {
     assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED);
     assert!(b.was_routed_to(&a));
     assert_eq!(a.events.runs("wrap"), 1);
-    // All of them are there from now on.
+    // From now on all instances have reconnected.
     for instance in [&a, &b] {
         until_listeners(&new, &instance.here, 1).await;
     }
@@ -250,7 +251,7 @@ async fn a_primary_that_is_not_heard_of_any_more_costs_no_flow() {
     another_redis_takes_over(async |_, cable| cable.cut()).await;
 }
 
-/// Only the owner has moved so far: whoever has not would find nobody.
+/// Only the owner has moved so far: an instance that has not moved finds no subscriber.
 #[tokio::test]
 async fn nobody_who_listens_at_a_replica_takes_others_for_gone() {
     let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
@@ -291,7 +292,10 @@ async fn a_redis_that_does_not_tell_who_listens_carries_messages_all_the_same() 
     let (a, b) = (Instance::new(&redis, "a").await, Instance::new(&redis, "b").await);
     assert_eq!(in_time(a.begun().await.send(&b.client)).await.text(), WRAPPED);
     let relay = RedisRelay::connect(&redis.url(), "c").await.unwrap();
-    assert!(relay.post("never-there", b"to nobody".to_vec()).await.unwrap(), "that somebody is gone is not known");
+    assert!(
+        relay.post("never-there", b"unreceived".to_vec()).await.unwrap(),
+        "it is not known whether the instance is gone"
+    );
 }
 
 #[tokio::test]
@@ -342,11 +346,11 @@ async fn who_has_the_password_reads_nothing_and_forges_nothing() {
     for _ in ["the errand", "the report"] {
         let message = in_time(poll_fn(|cx| std::pin::Pin::new(&mut overheard).poll_next(cx))).await.unwrap();
         let payload = message.get_payload_bytes().to_vec();
-        assert!(!payload.windows(6).any(|window| window == b"canary"), "what it says is sealed");
+        assert!(!payload.windows(6).any(|window| window == b"canary"), "the message is sealed");
         messages.push((message.get_channel_name().to_owned(), payload));
     }
 
-    // Everything again, to everybody, and garbage; also when the record of the round was deleted.
+    // Publishes everything again to every instance, and garbage; also after the record of the round was deleted.
     for _ in ["as it is", "with the claims deleted"] {
         for (_, payload) in &messages {
             for instance in [&a, &b] {
@@ -358,13 +362,13 @@ async fn who_has_the_password_reads_nothing_and_forges_nothing() {
         }
         let _: String = redis.ask("FLUSHALL", &[]).await;
     }
-    // The errand was taken twice more: once for the reply that was there, once for nothing.
+    // The errand was handled twice more: once with the recorded reply, once without effect.
     a.events.until(3, |station| *station == Station::Opened).await;
     a.events.until(1, |station| *station == Station::Refused(Refusal::FrameGone)).await;
     assert_eq!(a.events.runs("wrap"), 1);
     assert_eq!(b.events.runs("wrap"), 0);
     let next = b.begun().await;
-    assert_eq!(in_time(next.send(&a.client)).await.text(), WRAPPED, "and the fleet goes on");
+    assert_eq!(in_time(next.send(&a.client)).await.text(), WRAPPED, "the fleet still works");
 }
 
 #[tokio::test]
@@ -377,7 +381,7 @@ async fn an_instance_without_a_relay_refuses_what_waits_elsewhere_and_leaves_it_
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
-/// A clock that is wrong.
+/// A clock that is wrong by a fixed offset.
 struct Off {
     seconds: u64,
     ahead: bool,

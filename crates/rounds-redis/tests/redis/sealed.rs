@@ -1,4 +1,4 @@
-//! What Redis gets to see.
+//! What an attacker can read in Redis.
 
 use rounds::test::Client;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_full_dump_has_nothing_in_it_that_anybody_said() {
-    // Redis would compress what is repeated, and with it the evidence.
+    // Redis would compress repeated bytes, and the search would miss them.
     let redis = Redis::with(&["--rdbcompression", "no"]);
     let shop = Shop::new();
     let server = builder(&shop, redis.ledger().await).spill().build().unwrap();
@@ -37,7 +37,7 @@ async fn a_full_dump_has_nothing_in_it_that_anybody_said() {
     for dump in [open, redis.dump().await] {
         assert!(contains(&dump, b"rounds:{"), "the dump can be searched");
         for word in ["canary", "order", "size", "Which"] {
-            assert!(!contains(&dump, word.as_bytes()), "`{word}` lies in Redis for all to read");
+            assert!(!contains(&dump, word.as_bytes()), "`{word}` is stored in Redis in plain text");
         }
     }
 }
@@ -53,7 +53,7 @@ async fn the_name_of_a_flow_is_not_its_name_in_redis() {
     let client = client(&shop, redis.ledger().await).await;
     let asked = client.call("order", json!({"item": "tea"})).await.asked();
     let flow = rounds::keys::OpenedToken::open(&keys(&[1]), "shop", asked.state()).unwrap().flow.to_string();
-    assert!(redis.keys().await.is_empty(), "nothing is kept until the answer arrives");
+    assert!(redis.keys().await.is_empty(), "nothing is stored until the answer arrives");
     asked.retry().send(&client).await.asked();
     let found = redis.keys().await;
     assert!(found.len() == 1 && !found[0].contains(&flow), "{flow} {found:?}");
@@ -68,7 +68,7 @@ async fn what_an_older_key_sealed_is_read_and_what_a_retired_one_sealed_is_gone_
     let retry = client.call("order", json!({"item": "tea"})).await.asked().accept("size", json!({"size": "xl"}));
     let done = retry.send(&client).await.text();
     server.set_keys(&keys(&[2, 1])).unwrap();
-    assert_eq!(retry.send(&client).await.text(), done, "the old key still opens");
+    assert_eq!(retry.send(&client).await.text(), done, "the old key still opens the token");
     server.set_keys(&keys(&[2])).unwrap();
     retry.send(&client).await.frozen();
     assert_eq!(shop.charges(), 1);

@@ -1,4 +1,4 @@
-//! A server with tools that ask and have effects, on a ledger in Redis.
+//! A server with tools that ask and have effects, with its ledger in Redis.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone)]
 pub(crate) struct Shop {
     tool_router: ToolRouter<Self>,
-    /// How often something was paid for.
+    /// Number of payments.
     pub(crate) charges: Arc<AtomicUsize>,
 }
 
@@ -47,7 +47,7 @@ impl Shop {
         self.charges.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Written guard-first, with an effect, and a state that grows with the item's name.
+    /// A guard-first tool, with an effect and a state that grows with the item's name.
     #[tool(description = "Orders")]
     async fn order(&self, Parameters(order): Parameters<Order>, round: Round) -> Result<CallToolResponse, FlowError> {
         let Given::Accepted(Size { size }) = round.given::<Size>("size") else {
@@ -59,7 +59,7 @@ impl Shop {
         Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
     }
 
-    /// Written linearly.
+    /// A linear tool.
     #[tool(description = "Wraps")]
     async fn wrap(&self, Parameters(order): Parameters<Order>, ask: Ask) -> Result<String, FlowError> {
         let Size { size } = ask.form("Which size?").key("size").await?;
@@ -74,7 +74,7 @@ impl ServerHandler for Shop {
     }
 }
 
-/// Durable, with an effect before and after its question.
+/// A durable tool, with an effect before and after its question.
 async fn buy(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
     flow.checkpoint().await?;
     let quote: String = flow.once("canary-effect-1", async |_, _| format!("canary-value for {}", order.item)).await?;
@@ -87,7 +87,7 @@ pub(crate) fn keys(keys: &[u8]) -> KeyRing {
     KeyRing::from_bytes(keys.iter().map(|byte| [*byte; 32])).unwrap()
 }
 
-/// A server of a fleet with this ledger.
+/// An instance of a fleet with this ledger.
 pub(crate) fn builder(shop: &Shop, ledger: RedisLedger) -> RoundsBuilder<Shop> {
     Rounds::builder(shop.clone()).keys(keys(&[1])).audience("shop").ledger(ledger)
 }

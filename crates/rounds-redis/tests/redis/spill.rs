@@ -27,7 +27,7 @@ async fn a_state_too_large_for_its_token_goes_on_at_any_instance() {
     assert_eq!(shop.charges(), 1);
     let round = redis.keys().await.into_iter().find(|key| key.ends_with(":r1")).unwrap();
     let kept: bool = redis.ask("HEXISTS", &[round.as_bytes(), b"p"]).await;
-    assert!(!kept, "a round that is over needs no state any more");
+    assert!(!kept, "the state of a finished round is deleted");
 }
 
 #[tokio::test]
@@ -76,5 +76,8 @@ async fn one_that_is_gone_or_was_changed_is_the_frozen_error() {
     assert_eq!(gone.count(), 4);
 
     let _: i64 = redis.ask("HSET", &[placed[0].1.as_bytes(), b"p", &own]).await;
-    assert!(placed[0].0.send(&client).await.text().contains("100000 kept"), "what was put back is as good as ever");
+    assert!(
+        placed[0].0.send(&client).await.text().contains("100000 kept"),
+        "a state that was put back works as before"
+    );
 }
