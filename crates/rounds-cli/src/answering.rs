@@ -1,4 +1,4 @@
-//! Whoever answers: a person at the terminal, or answers that were given beforehand.
+//! Who answers: a person at the terminal, or answers that were given on the command line.
 
 use std::fmt::Write as _;
 
@@ -20,27 +20,27 @@ use crate::{
     terminal::{Left, Terminal, clean},
 };
 
-/// Who is asked.
+/// Who answers.
 #[derive(Debug)]
 pub(crate) enum Who {
     Person(Terminal),
     Nobody(Answers),
 }
 
-/// Answers the servers of both eras.
+/// Answers the questions of servers of both eras.
 #[derive(Debug)]
 pub(crate) struct Answering {
     who: Who,
     pub(crate) status: Status,
-    /// Where a call that was resumed is kept up to date.
+    /// Where a resumed call is kept up to date.
     kept: Option<Place>,
     given_up: UnboundedSender<NoAnswer>,
-    /// Held while a question is being answered: a legacy server may ask several at once, and a person answers one at a
-    /// time.
+    /// Held while a question is being answered: a legacy server may ask several at the same time, and a person answers
+    /// them one by one.
     turn: Mutex<()>,
 }
 
-/// Why a question was not answered. Nothing was sent.
+/// Reason why a question was not answered. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
     #[error("{0}")]
@@ -59,7 +59,7 @@ pub(crate) struct Unanswered {
 }
 
 impl Answering {
-    /// Whoever answers, and what makes them give up on a question that a server has pushed.
+    /// The responder, and a channel with the reason when it gives up on a question that a server has pushed.
     pub(crate) fn new(who: Who, status: Status, kept: Option<Place>) -> (Self, UnboundedReceiver<NoAnswer>) {
         let (given_up, gives_up) = unbounded_channel();
         (Self { who, status, kept, given_up, turn: Mutex::new(()) }, gives_up)
@@ -87,12 +87,12 @@ impl Responder for Answering {
         Box::pin(async move {
             let pushed = question.is_pushed();
             let _turn = self.turn.lock().await;
-            // However this ends, also if the server takes its question back, its leg is still under way.
+            // However this ends, also if the server withdraws its question, its leg is still in flight.
             let _waiting = pushed.then(|| self.status.interrupted_by(&question));
             match self.find(question).await {
                 Ok(answer) => Ok(answer),
                 Err(no_answer) if pushed => {
-                    // The server would only hear of an error, and make of it what it likes. We end the call instead.
+                    // Sending an error would let the server decide how to continue. The call ends instead.
                     let _ = self.given_up.send(no_answer);
                     std::future::pending().await
                 }
@@ -115,7 +115,7 @@ impl Responder for Answering {
         }
         let pending = match (progress, &self.who) {
             (Progress::Asked(pending), _) => Some(*pending),
-            // What was typed is nowhere else, and the leg may get lost.
+            // What was typed exists nowhere else, and the leg may be lost.
             (Progress::Sending { pending, .. }, Who::Person(_)) => pending.filter(|pending| show::has_answers(pending)),
             _ => None,
         };
@@ -136,9 +136,9 @@ impl Unanswered {
             let _ = write!(said, "\n  {way}");
         }
         said.push_str(if question.is_pushed() {
-            "\nIt is asked over a live connection, so the call cannot be saved and answered later."
+            "\nThe question came over a live connection, so the call cannot be saved and answered later."
         } else {
-            "\n--save FILE stops here instead, and `rounds resume FILE` goes on."
+            "\n--save FILE stops here instead, and `rounds resume FILE` continues."
         });
         Self { question, said }
     }

@@ -1,4 +1,4 @@
-//! Answers that were given beforehand: `--answer`, `--answers` and `--decline`.
+//! Answers that were given on the command line: `--answer`, `--answers` and `--decline`.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -23,29 +23,29 @@ use crate::{
     terminal::clean,
 };
 
-/// What to answer without asking anybody.
+/// Answers that are given without a prompt.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Answers, given beforehand")]
+#[command(next_help_heading = "Answers given on the command line")]
 pub(crate) struct AnswerOptions {
-    /// Answer a field of a question; `:=` takes JSON. With any of these, nobody is asked
+    /// Answer a field of a question; `:=` takes JSON. With any of these, there is no prompt
     ///
-    /// A choice may be given by its value or its title, and fields that are not named get their defaults.
-    /// KEY alone stands for the whole question: KEY=accept takes it as it stands, or agrees to visit a page;
-    /// KEY=decline and KEY=cancel; KEY:=JSON is all of the answer; and if there is just one field, KEY=VALUE
-    /// is enough. The questions of a server of the legacy era have no key: there the name of the field
-    /// decides, and `*` stands for every question. What a model said (KEY:={"role": ..}) and roots
-    /// (KEY:={"roots": ..}) are given to such a server one after the other, whatever their KEY is.
+    /// A choice may be given by its value or its title. Fields that are not named get their defaults.
+    /// KEY alone stands for the whole question: KEY=accept accepts it with its defaults, or agrees to visit a page;
+    /// KEY=decline and KEY=cancel decline and cancel it; KEY:=JSON is the whole answer; and if there is only one
+    /// field, KEY=VALUE is enough. The questions of a legacy server have no key: there the name of the field
+    /// decides, and `*` stands for every question. A model's message (KEY:={"role": ..}) and roots
+    /// (KEY:={"roots": ..}) are given to such a server in order, whatever their KEY is.
     #[arg(long, value_name = "KEY.FIELD=VALUE", value_parser = Pair::parse, verbatim_doc_comment)]
     answer: Vec<Pair>,
     /// Answer from a JSON file: {"KEY": {"FIELD": "value"}}
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// Decline whatever is asked and has no other answer
+    /// Decline every question that has no other answer
     #[arg(long)]
     decline: bool,
 }
 
-/// Answers by the name of a question, or of a question and its field.
+/// Answers by the key of a question, or by the key and a field.
 #[derive(Debug)]
 pub(crate) struct Answers {
     given: Vec<Entry>,
@@ -58,7 +58,7 @@ struct Entry {
     used: AtomicBool,
 }
 
-/// Why an answer that was given is not sent.
+/// A given answer that does not fit its question, and is not sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer to {key} does not fit, and was not sent: {why}")]
 pub(crate) struct Wrong {
@@ -67,12 +67,12 @@ pub(crate) struct Wrong {
 }
 
 impl AnswerOptions {
-    /// Whether there is anything that stands in for a person.
+    /// Whether any option answers instead of a person.
     pub(crate) fn is_given(&self) -> bool {
         !self.answer.is_empty() || self.answers.is_some() || self.decline
     }
 
-    /// What was given: in the file first, as what is typed is newer.
+    /// The given answers. Those of the file come first, so that the command line overrides them.
     pub(crate) fn load(&self) -> Result<Answers, Failure> {
         let mut given = Vec::new();
         if let Some(file) = &self.answers {
@@ -92,13 +92,14 @@ impl AnswerOptions {
 }
 
 impl Answers {
-    /// Whether a server may be told that it can ask this: whoever answers for a model or knows roots has said so.
+    /// Whether to declare to the server that it can ask this kind of question. Sampling and roots are declared only if
+    /// an answer for them was given.
     pub(crate) fn can(&self, kind: QuestionKind) -> bool {
         matches!(kind, QuestionKind::Form | QuestionKind::Url)
             || self.given.iter().any(|entry| entry.is_result_for(kind))
     }
 
-    /// The answer to this question, if there is one. It fits.
+    /// The answer to this question, if there is one. It has been checked.
     pub(crate) fn to(&self, question: &AskedQuestion) -> Result<Option<UserAnswer>, Wrong> {
         self.find(question).map_err(|why| Wrong { key: name_of(question), why: clean::line(&why) })
     }
@@ -120,20 +121,20 @@ impl Answers {
         })
     }
 
-    /// The result that a server without keys is given: each in turn, and then the last one again.
+    /// The result for a question without a key: each is used in order, and then the last one again.
     fn result_for(&self, question: &AskedQuestion) -> Option<&Entry> {
         let mut results =
             self.given.iter().filter(|entry| question.is_pushed() && entry.is_result_for(question.kind()));
         results.clone().find(|entry| !entry.used.load(Ordering::Relaxed)).or_else(|| results.next_back())
     }
 
-    /// Whether any of these is for this question.
+    /// Whether any of these answers is for this question.
     pub(crate) fn is_about(&self, question: &AskedQuestion) -> bool {
         let is_field = |name: &str| name.strip_prefix(question.key()).is_some_and(|rest| rest.starts_with('.'));
         self.given.iter().any(|entry| entry.is_whole(question) || is_field(&entry.pair.name))
     }
 
-    /// The names of those that answered nothing that was asked.
+    /// The names of the answers for which there was no question.
     pub(crate) fn unused(&self) -> Vec<&str> {
         let unused = self.given.iter().filter(|entry| !entry.used.load(Ordering::Relaxed));
         unused.map(|entry| entry.pair.name.as_str()).collect()
@@ -159,7 +160,7 @@ impl Answers {
 }
 
 impl Entry {
-    /// Whether this is about all of the question, and not about a field of it.
+    /// Whether this answers the whole question, and not one of its fields.
     fn is_whole(&self, question: &AskedQuestion) -> bool {
         let name = self.pair.name.as_str();
         let is_only_field = || matches!(question.fields(), [only] if only.name == name);
@@ -170,7 +171,7 @@ impl Entry {
         }
     }
 
-    /// Whether this is what a model said, or roots, whatever question it was given for.
+    /// Whether this is a model's message, or roots, whatever key it was given for.
     fn is_result_for(&self, kind: QuestionKind) -> bool {
         let member = match kind {
             QuestionKind::Sample => "role",
@@ -186,7 +187,7 @@ impl Entry {
     }
 }
 
-/// A question's key, or its words if it has none.
+/// A question's key, or its message if it has no key.
 pub(crate) fn name_of(question: &AskedQuestion) -> String {
     let name = if question.is_pushed() { question.message() } else { question.key() };
     format!("\"{}\"", clean::short(name, 80))
@@ -197,7 +198,7 @@ fn defaults(question: &AskedQuestion) -> JsonObject {
     question.fields().iter().filter_map(default).collect()
 }
 
-/// The answer that was given to all of a question, and to some of its fields.
+/// The answer from an entry for the whole question, and from entries for its fields.
 fn whole(question: &AskedQuestion, given: &Given, fields: &[(&Field, &Given)]) -> Result<UserAnswer, String> {
     match (given, question.kind()) {
         (Given::Text(word), QuestionKind::Form | QuestionKind::Url) if word == "decline" => Ok(UserAnswer::Decline),
@@ -218,11 +219,11 @@ fn whole(question: &AskedQuestion, given: &Given, fields: &[(&Field, &Given)]) -
         },
         (Given::Json(json), QuestionKind::Sample) => read::<Box<CreateMessageResult>>(json).map(UserAnswer::Sample),
         (Given::Json(json), QuestionKind::Roots) => read::<ListRootsResult>(json).map(UserAnswer::Roots),
-        _ => Err("it takes a result as JSON".to_owned()),
+        _ => Err("it takes a result as JSON: KEY:=JSON".to_owned()),
     }
 }
 
-/// The form with these fields in it, each of which is read as its kind has it.
+/// The form with these fields added, each parsed according to its kind.
 fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<UserAnswer, String> {
     for (field, given) in fields {
         let value = match given {
@@ -234,7 +235,7 @@ fn filled(mut content: JsonObject, fields: &[(&Field, &Given)]) -> Result<UserAn
     Ok(UserAnswer::Form(content))
 }
 
-/// The field of this name. One that the form does not have would be left out in silence.
+/// The field of this name, or an error: an unknown field must not be dropped silently.
 fn known<'a>(question: &'a AskedQuestion, name: &str) -> Result<&'a Field, String> {
     question.field(name).ok_or_else(|| {
         let fields: Vec<_> = question.fields().iter().map(|field| field.name.as_str()).collect();
@@ -247,7 +248,7 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {
     serde_json::from_value(json.clone()).map_err(|error| error.to_string())
 }
 
-/// What could be written to answer a question, a line for each field. It is the server's text that is in it, for people to paste.
+/// The options that would answer a question, one line per field. They contain the server's text, for the user to paste.
 pub(crate) fn ways_to_answer(question: &AskedQuestion) -> Vec<String> {
     let key = if question.is_pushed() { "*".to_owned() } else { question.key().to_owned() };
     let way = |field: &Field| {
@@ -279,6 +280,6 @@ fn way_to_answer(name: &str, value: &str) -> String {
         return format!("--answers FILE, for {:?}: its name has a = in it", clean::short(name, 80));
     }
     let pair = clean::line(&format!("{name}{value}"));
-    // Only a NUL cannot be quoted, and that is written in another way by now.
+    // Only a NUL cannot be quoted, and `clean::line` has escaped it.
     shlex::try_quote(&pair).map_or_else(|_| "--answers FILE".to_owned(), |pair| format!("--answer {pair}"))
 }

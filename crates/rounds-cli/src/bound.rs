@@ -1,5 +1,5 @@
-//! How much a server may send in one message. rmcp has such a limit for events and lines, and none for the body of a response; and what
-//! exceeds a line is left out there, so that its call would wait for an answer that has come.
+//! Limits on the size of a server's messages. rmcp limits events and lines, but not the body of a response, and it
+//! skips a line that is too long, so its call would wait for an answer that was skipped.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use tokio::{
     sync::Notify,
 };
 
-/// A limit on messages, and whether it was exceeded. Clones are the same.
+/// A limit on the size of a message, and whether it was exceeded. Clones share both.
 #[derive(Debug, Clone)]
 pub(crate) struct Bound {
     most: usize,
@@ -31,9 +31,9 @@ struct Exceeded {
     becomes: Notify,
 }
 
-/// A message was too long.
+/// A message exceeded the limit.
 #[derive(Debug, thiserror::Error)]
-#[error("the server has sent more than {} in one message; --response-limit allows more", size(*most))]
+#[error("the server sent more than {} in one message; allow more with --response-limit", size(*most))]
 pub(crate) struct TooLong {
     most: usize,
 }
@@ -43,18 +43,18 @@ impl Bound {
         Self { most, exceeded: Arc::default() }
     }
 
-    /// Becomes ready when a message was too long. Its reader has stopped.
+    /// Resolves when a message has exceeded the limit. Its reader has stopped.
     pub(crate) async fn exceeded(&self) -> TooLong {
         self.exceeded.becomes.notified().await;
         TooLong { most: self.most }
     }
 
-    /// The error, if a message was too long.
+    /// The error, if a message has exceeded the limit.
     pub(crate) fn error(&self) -> Option<TooLong> {
         self.exceeded.is.load(Ordering::Relaxed).then_some(TooLong { most: self.most })
     }
 
-    /// Fails if a message has more bytes than it may.
+    /// Fails if a message has more bytes than the limit.
     pub(crate) fn check(&self, bytes: u64) -> io::Result<()> {
         if usize::try_from(bytes).is_ok_and(|bytes| bytes <= self.most) {
             return Ok(());
@@ -65,11 +65,11 @@ impl Bound {
     }
 }
 
-/// Lines, none of which is too long.
+/// A stream of lines with a limit on the length of each.
 pub(crate) struct Lines<R> {
     reader: R,
     bound: Bound,
-    /// How long the line is so far.
+    /// Length of the current line so far.
     line: u64,
 }
 
@@ -96,18 +96,18 @@ impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
         ready!(Pin::new(&mut self.reader).poll_read(cx, buf))?;
         let counted = self.count(&buf.filled()[before..]);
         if counted.is_err() {
-            // A read that fails has read nothing.
+            // A read that fails must not leave bytes behind.
             buf.set_filled(before);
         }
         Poll::Ready(counted)
     }
 }
 
-/// The events of a stream, none of which is too long.
+/// A stream of events with a limit on the length of each.
 pub(crate) struct Events<B> {
     body: B,
     bound: Bound,
-    /// How long the event is so far, and its last line, without what ended them.
+    /// Length so far of the current event and of its last line, without line ends.
     event: u64,
     line: u64,
 }
@@ -117,7 +117,8 @@ impl<B> Events<B> {
         Self { body, bound, event: 0, line: 0 }
     }
 
-    /// An event ends with an empty line. A carriage return in front of its line feed makes another empty line of it, which does no harm.
+    /// An event ends with an empty line. A carriage return before a line feed counts as one more empty line, which is
+    /// harmless.
     fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
         for line in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
             self.line += line.len() as u64;
@@ -156,7 +157,7 @@ where
     }
 }
 
-/// Reads how many bytes somebody means: `512KiB`, `16MiB`, `1GiB` or a plain number.
+/// Parses a size: `512KiB`, `16MiB`, `1GiB` or a plain number of bytes.
 pub(crate) fn parse(text: &str) -> Result<usize, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -169,7 +170,7 @@ pub(crate) fn parse(text: &str) -> Result<usize, String> {
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
 
-/// A size for people, in the largest unit of which it is a whole number.
+/// A size for display, in the largest unit of which it is a whole number.
 fn size(bytes: usize) -> String {
     let whole = |(_, shift): &&(&str, u32)| bytes.is_multiple_of(1 << shift) && bytes >> shift > 0;
     match UNITS.iter().find(whole) {
@@ -204,7 +205,7 @@ mod tests {
     }
 
     async fn lines(sent: &str) -> io::Result<usize> {
-        // In pieces of one byte, too.
+        // Also in pieces of one byte.
         let mut read = Vec::new();
         Lines::new(sent.as_bytes(), Bound::new(5)).read_to_end(&mut read).await?;
         let (mut lines, mut byte) = (Lines::new(sent.as_bytes(), Bound::new(5)), [0]);
@@ -219,7 +220,7 @@ mod tests {
             let error = lines(long).await.unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "the server has sent more than 5 bytes in one message; --response-limit allows more"
+                "the server sent more than 5 bytes in one message; allow more with --response-limit"
             );
         }
     }

@@ -23,11 +23,11 @@ pub(crate) const EXAMPLES: &str = r"Examples:
   rounds resume question.json
 
 Exit codes:
-  0   the call has ended with a result
-  1   the tool says that it failed, or there is no result: the error is on stderr
-  2   the command line makes no sense
+  0   the call ended with a result
+  1   the tool reported an error, or there is no result: the error is on stderr
+  2   the command line is invalid
   75  the call was saved, and waits for answers
-  130 Ctrl-C: a question that was open is not answered; a leg that was under way may have had its effect";
+  130 Ctrl-C: an open question was not answered; the effects of a leg in flight may have happened";
 
 /// What to call, and where.
 #[derive(Debug, Args)]
@@ -40,16 +40,16 @@ pub(crate) struct Options {
     /// The server's URL (not with --stdio), the tool's name, and its arguments: NAME=TEXT or NAME:=JSON
     #[arg(value_name = "WHAT", required = true)]
     what: Vec<String>,
-    /// Start this command, and talk to it by its stdin and stdout
+    /// Start this command, and talk to it over its stdin and stdout
     #[arg(long, value_name = "COMMAND")]
     stdio: Option<String>,
-    /// Get a prompt of this name, and call no tool
+    /// Get the prompt of this name instead of calling a tool
     #[arg(long, conflicts_with = "resource")]
     prompt: bool,
-    /// Read the resource of this URI, and call no tool
+    /// Read the resource with this URI instead of calling a tool
     #[arg(long)]
     resource: bool,
-    /// Which era of the protocol to speak
+    /// Protocol era to speak
     #[arg(long, value_enum, default_value_t)]
     era: Protocol,
     /// Stop at the first question that has no answer, save the call to this file, and exit with 75
@@ -67,13 +67,15 @@ pub(crate) async fn call(options: Options) -> Result<ExitCode, Failure> {
             Address::stdio(command)?
         }
         (None, Some(url)) => Address::url(url)?,
-        (None, None) => return Err(usage("there is no URL")),
+        (None, None) => return Err(usage("the URL is missing: write it first, or use --stdio COMMAND")),
     };
-    let target = what.next().ok_or_else(|| usage("what is to be called is missing: its name stands after the URL"))?;
+    let target = what
+        .next()
+        .ok_or_else(|| usage("the name of the tool, prompt or resource is missing: write it after the URL"))?;
     let arguments = arguments(what)?;
     let call = match (options.prompt, options.resource) {
         (true, _) => Call::prompt(target, arguments),
-        (_, true) if !arguments.is_empty() => return Err(usage("a resource takes no arguments")),
+        (_, true) if !arguments.is_empty() => return Err(usage("a resource takes no arguments: remove them")),
         (_, true) => Call::resource(target),
         _ => Call::tool(target, arguments),
     };

@@ -1,13 +1,13 @@
-//! Colour, for those who look at a terminal and have not asked for none.
+//! Colour, for terminals on which the user has not disabled it.
 
 use std::{env, io::IsTerminal};
 
-/// Whether what is written there should be coloured: by <https://no-color.org>, an empty NO_COLOR counts as unset.
+/// Whether output to this stream is coloured. As on <https://no-color.org>, an empty NO_COLOR counts as unset.
 pub(crate) fn is_wanted(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Colours, or leaves alone.
+/// Colours text, or leaves it unchanged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
     coloured: bool,

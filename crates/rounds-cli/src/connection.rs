@@ -1,4 +1,4 @@
-//! The connection to a server: by HTTP, or to a command that is started for it.
+//! The connection to a server: over HTTP, or over the stdin and stdout of a command that is started for it.
 
 use std::{fmt, process::Stdio, sync::Arc, time::Duration};
 
@@ -29,30 +29,30 @@ use crate::{
     terminal::clean,
 };
 
-/// How long a connection may take to end.
+/// How long closing a connection may take.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
-/// Longer than anybody will sit at a question.
+/// Longer than any person will take to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Address {
-    /// At this URL.
+    /// A URL.
     Url(String),
-    /// At the other end of this command's stdin and stdout.
+    /// A command that is started, and talks over its stdin and stdout.
     Stdio(String),
 }
 
-/// Which era of the protocol to speak.
+/// Protocol era to speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Protocol {
-    /// 2026-07-28 and later, or nothing
+    /// 2026-07-28 and later only
     Modern,
     /// 2025-11-25, with questions over the live connection
     Legacy,
-    /// Modern if the server knows it, legacy if not
+    /// Modern if the server supports it, otherwise legacy
     #[default]
     Auto,
 }
@@ -64,7 +64,7 @@ impl Address {
             return Ok(Self::Url(text.to_owned()));
         }
         let text = clean::short(text, 80);
-        Err(Failure::Usage(format!("{text:?} is no http:// or https:// URL; --stdio takes a command")))
+        Err(Failure::Usage(format!("{text:?} is not an http:// or https:// URL; for a command, use --stdio")))
     }
 
     pub(crate) fn stdio(command: &str) -> Result<Self, Failure> {
@@ -73,12 +73,12 @@ impl Address {
 }
 
 impl Address {
-    /// As it may be shown, whoever wrote it.
+    /// The address, safe to show even if its author is not trusted.
     pub(crate) fn shown(&self) -> String {
         clean::line(&self.to_string())
     }
 
-    /// Whether others on the way can read what is sent there.
+    /// Whether the traffic can be read on the network: neither https nor a loopback address.
     pub(crate) fn is_open(&self) -> bool {
         let Self::Url(url) = self else { return false };
         let Ok(url) = Url::parse(url) else { return true };
@@ -92,7 +92,7 @@ impl Address {
     }
 }
 
-/// As it is shown, and as a saved call knows its server.
+/// Text form of the address, with which a saved call also identifies its server.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,20 +102,22 @@ impl fmt::Display for Address {
     }
 }
 
-/// A command as a shell would take it apart.
+/// Splits a command into words as a shell would.
 fn words(command: &str) -> Result<Vec<String>, Failure> {
     let words = shlex::split(command).filter(|words| !words.is_empty());
-    words.ok_or_else(|| Failure::Usage(format!("{:?} is no command", clean::short(command, 80))))
+    words.ok_or_else(|| {
+        Failure::Usage(format!("{:?} is not a command: write it as in a shell", clean::short(command, 80)))
+    })
 }
 
-/// A server that has said who it is.
+/// A connection to a server that has completed the handshake.
 pub(crate) struct Connection {
     pub(crate) client: RunningService<RoleClient, client::Host<Arc<Answering>, ClientConfig>>,
     child: Option<Child>,
 }
 
 impl Connection {
-    /// Connects, and waits for so long until the server has said who it is.
+    /// Connects, and waits up to `within` for the handshake to complete.
     pub(crate) async fn open(
         address: &Address,
         era: Protocol,
@@ -152,11 +154,11 @@ impl Connection {
                     let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
                         return Err(Failure::Silent { to: address.shown(), within });
                     };
-                    // Lines have the limit that they were given, and no other.
+                    // `Lines` applies the configured limit, so rmcp's own limit is lifted.
                     let transport = AsyncRwTransport::new_client(Lines::new(stdout, bound.clone()), stdin);
                     match host.connect(transport.with_max_line_length(usize::MAX)).await {
                         Ok(client) => Ok(Self { client, child: Some(child) }),
-                        // That it has ended says more than that its pipe is broken.
+                        // The exit status says more than a broken pipe.
                         Err(error) => Err(match timeout(FAREWELL, child.wait()).await {
                             Ok(Ok(status)) => Failure::Ended { to: address.shown(), status },
                             _ => failed(error),
@@ -168,12 +170,12 @@ impl Connection {
         timeout(within, greeted).await.unwrap_or_else(|_| Err(Failure::Silent { to: address.shown(), within }))
     }
 
-    /// Ends the connection, and the command at its other end.
+    /// Closes the connection, and ends the command that was started for it.
     pub(crate) async fn close(self) {
         let Self { client, child } = self;
         let _ = timeout(FAREWELL, client.cancel()).await;
         if let Some(mut child) = child {
-            // Its stdin is closed by now, which is how it is told. If it does not listen, it is killed as it is dropped.
+            // Its stdin is closed by now, which asks it to end. If it does not, it is killed when it is dropped.
             let _ = timeout(FAREWELL, child.wait()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! One call from its connection to its exit code, whoever answers and wherever it began.
+//! One call from its connection to its exit code, for `call` and `resume` alike.
 
 use std::{
     path::PathBuf,
@@ -28,19 +28,19 @@ use crate::{
     terminal::{self, Terminal, clean},
 };
 
-/// As `sysexits.h` has it: not now, but later.
+/// `EX_TEMPFAIL` of `sysexits.h`: try again later.
 const SAVED: u8 = 75;
 
-/// What `call` and `resume` have in common.
+/// Options that `call` and `resume` share.
 #[derive(Debug, Args)]
 pub(crate) struct ConversationOptions {
-    /// Authorize HTTP requests with this token, which is never saved
+    /// Bearer token for HTTP requests, which is never saved
     #[arg(long, value_name = "TOKEN", env = "ROUNDS_BEARER", hide_env_values = true)]
     bearer: Option<String>,
-    /// How long the server may take in all, from the connection on; a person may take longer
+    /// How long the server may take in total, including the connection; the user's time does not count
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
-    /// How much the server may send in one message: 65536, 512KiB, 16MiB
+    /// Limit on the size of one message of the server: 65536, 512KiB, 16MiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = bound::parse)]
     response_limit: usize,
     /// Print the result, or the questions, as JSON
@@ -53,22 +53,22 @@ pub(crate) struct ConversationOptions {
     answers: AnswerOptions,
 }
 
-/// A call that is about to be made, or to be gone on with.
+/// A call that is about to be started or continued.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     pub(crate) options: ConversationOptions,
     pub(crate) server: Address,
     pub(crate) era: Protocol,
-    /// The file to save it to, if somebody else is to answer later.
+    /// The file to save the call to, if it is to be answered later.
     pub(crate) save: Option<PathBuf>,
-    /// The file that it came from, which is kept up to date.
+    /// The file from which the call was resumed, which is kept up to date.
     pub(crate) resumed: Option<PathBuf>,
-    /// Whether the server is the choice of whoever is here, and not only of whoever wrote a file.
+    /// Whether the user chose the server, and not only the author of a file.
     pub(crate) trust: bool,
 }
 
 impl Conversation {
-    /// Has the call answered to its end, or saves it, and prints what came of it.
+    /// Runs the call to its end or saves it, and prints the outcome.
     pub(crate) async fn hold(self, start: Start) -> Result<ExitCode, Failure> {
         let place = |file: &PathBuf| Place::new(file.clone(), self.server.clone(), self.era);
         let save = self.save.as_ref().map(place).transpose()?;
@@ -82,7 +82,7 @@ impl Conversation {
         let answering = Arc::new(answering);
 
         if self.options.bearer.is_some() && self.server.is_open() {
-            answering.status.say("the token can be read by others on its way: the URL is not https");
+            answering.status.say("the bearer token can be read on the network, because the URL is not https");
         }
         answering.status.wait();
         let ended = self.talk(start, &answering, gives_up).await;
@@ -94,7 +94,7 @@ impl Conversation {
         }
     }
 
-    /// Nobody is asked where answers were given, or where the call is to be saved.
+    /// There is no prompt if answers were given or if the call is to be saved.
     fn who(&self) -> Result<Who, Failure> {
         let answers = &self.options.answers;
         if answers.is_given() || self.save.is_some() || !terminal::is_there() {
@@ -103,7 +103,7 @@ impl Conversation {
         Ok(Who::Person(Terminal::new()))
     }
 
-    /// Nothing is started, and no token is sent anywhere, because a file says so.
+    /// A file alone does not start a command or send a token: the user has to agree.
     async fn consent(&self, who: &Who) -> Result<(), Failure> {
         let server = self.server.shown();
         let does = match (&self.server, &self.options.bearer) {
@@ -113,8 +113,8 @@ impl Conversation {
         };
         match who {
             _ if self.trust => Ok(()),
-            Who::Nobody(_) => Err(Failure::Usage(format!("this {does}, as the file says: --trust lets it"))),
-            Who::Person(person) => agreed(person, &format!("This {does}, as the file says. Go on?")).await,
+            Who::Nobody(_) => Err(Failure::Usage(format!("the file says that this {does}; allow it with --trust"))),
+            Who::Person(person) => agreed(person, &format!("The file says that this {does}. Continue?")).await,
         }
     }
 
@@ -128,8 +128,8 @@ impl Conversation {
         let (bearer, timeout) = (self.options.bearer.as_deref(), self.options.timeout);
         let (began, bound) = (Instant::now(), Bound::new(self.options.response_limit));
         let connection = tokio::select! {
-            // First, as it is caught from then on. All that follows may go through to a question at once, where others do the work
-            // of the connection.
+            // First, because the signal is caught only after it has been polled. What follows may run up to a question
+            // at once, while other tasks drive the connection.
             biased;
             _ = &mut interrupted => return Err(Failure::Interrupted.into()),
             too_long = bound.exceeded() => return Err(Failure::from(too_long).into()),
@@ -142,7 +142,8 @@ impl Conversation {
             tokio::select! {
                 ended = &mut driven => ended,
                 Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
-                // Most connections end with it, and the call with them: it has what was answered.
+                // Most connections end with this error, and the call with them. The call then carries the answers so
+                // far.
                 too_long = bound.exceeded() => match tokio::time::timeout(FAREWELL, driven).await {
                     Ok(ended) => ended,
                     Err(_) => Err(Failure::from(too_long).into()),
@@ -154,13 +155,13 @@ impl Conversation {
             Some(too_long) => Halt { failure: too_long.into(), ..halt },
             None => halt,
         });
-        // A question that is dropped with the connection would have us wait for its server again.
+        // A question that is dropped with the connection must not start the spinner again.
         answering.status.stop();
         connection.close().await;
         ended
     }
 
-    /// Has the call answered, for which the server has so long.
+    /// Drives the call to its end. The server has `total` for it.
     async fn drive(
         &self,
         connection: &Connection,
@@ -180,7 +181,7 @@ impl Conversation {
                 }
                 Err(error) => Halt::of(error, self.resumed.as_deref(), self.options.timeout),
             };
-            // Somebody who sat too long at a question need not type it all again.
+            // A user whose time to answer ran out can keep what was typed.
             let (Who::Person(person), true, Some(pending)) = (answering.who(), halt.refused, &halt.pending) else {
                 return Err(halt);
             };
@@ -196,7 +197,9 @@ impl Conversation {
     fn print_outcome(&self, outcome: &DriveOutcome, answering: &Answering) -> Result<ExitCode, Failure> {
         if let Who::Nobody(answers) = answering.who() {
             for name in answers.unused() {
-                answering.status.say(&format!("nothing was asked that the answer {:?} is for", clean::short(name, 80)));
+                answering
+                    .status
+                    .say(&format!("the answer {:?} was not used: no question asked for it", clean::short(name, 80)));
             }
         }
         match outcome {
@@ -204,9 +207,11 @@ impl Conversation {
             DriveOutcome::Task(task) if self.options.json => self.print_json(&show::task_json(task)),
             DriveOutcome::Task(task) => {
                 let id = clean::line(&task.task.task_id);
-                print(&format!("It goes on as task {id}.\n")).map(|()| ExitCode::SUCCESS)
+                print(&format!("It continues as task {id}.\n")).map(|()| ExitCode::SUCCESS)
             }
-            _ => Err(Failure::NotAnswered("this version does not know how the call ended".to_owned())),
+            _ => Err(Failure::NotAnswered(
+                "the call ended in a way that this version of rounds does not know: update it".to_owned(),
+            )),
         }
     }
 
@@ -222,7 +227,7 @@ impl Conversation {
     }
 
     fn print_json(&self, json: &Value) -> Result<ExitCode, Failure> {
-        // JSON escapes control characters itself; the others that could deceive are data to a program.
+        // JSON escapes control characters. Other deceptive characters are data for the program that reads it.
         print(&show::for_stdout(format!("{json:#}\n"))).map(|()| ExitCode::SUCCESS)
     }
 
@@ -243,13 +248,13 @@ impl Conversation {
             let asks = halt.pending.as_ref().map(|pending| show::pending_json("asks", pending));
             self.print_json(&asks.unwrap_or_else(|| serde_json::json!({"status": "asks", "questions": asked})))?;
         }
-        // What was typed at a terminal is nowhere else.
+        // What was typed at a terminal exists nowhere else.
         let typed = matches!(who, Who::Person(_)) && !halt.is_ours;
         if let Some(pending) = halt.pending.as_ref().filter(|pending| typed && show::has_answers(pending)) {
             match kept {
                 Some(place) => {
                     place.write(pending)?;
-                    eprint(&format!("rounds: {} has what was answered.\n", clean::line(&place.file())));
+                    eprint(&format!("rounds: the answers are saved in {}.\n", clean::line(&place.file())));
                 }
                 None => eprint(&show::rescued(pending)),
             }
@@ -259,7 +264,7 @@ impl Conversation {
 }
 
 fn eprint(text: &str) {
-    // Where stderr is closed there is nobody to tell.
+    // If stderr is closed, the message is lost.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }
 
@@ -271,26 +276,31 @@ fn call_of(start: &Start) -> Option<&Call> {
     }
 }
 
-/// Whether the person agrees. Enter is no agreement.
+/// Fails unless the user agrees. Enter alone does not agree.
 async fn agreed(person: &Terminal, ours: &str) -> Result<(), Failure> {
     match person.agrees(ours, false).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::NotAnswered("nothing was done".to_owned())),
+        Ok(false) => Err(Failure::NotAnswered("you did not agree, so nothing was done".to_owned())),
         Err(left) => Err(Failure::NotAnswered(left.to_string())),
     }
 }
 
-/// What a person answered before, and may have been sent, is not sent again behind their back.
+/// Asks before answers that may have been sent already are sent again.
 async fn sent_again(start: &Start, who: &Who) -> Result<(), Failure> {
     match (start, who) {
         (Start::Pending(pending), Who::Person(person)) if show::has_answers(pending) && pending.open().is_empty() => {
-            agreed(person, "All of it was answered before, and may have been sent. Send it again?").await
+            agreed(
+                person,
+                "All questions were answered before, and the answers may have been sent. Send them \
+                            again?",
+            )
+            .await
         }
         _ => Ok(()),
     }
 }
 
-/// What was answered before is asked again where there is a newer answer to it.
+/// Reopens the answered questions for which a newer answer was given.
 fn reopened(mut start: Start, who: &Who) -> Start {
     if let (Start::Pending(pending), Who::Nobody(answers)) = (&mut start, who) {
         let again = pending.questions().iter().filter(|question| answers.is_about(question));

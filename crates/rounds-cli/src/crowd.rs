@@ -1,4 +1,4 @@
-//! What slow clients, and many of them, may take of a port.
+//! Limits on slow clients and on the number of clients.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use rounds_http::Port;
 
 use crate::duration;
 
-/// How long clients may take, and how many there may be. `rounds_http::Port` says more about each.
+/// How long clients may take, and how many may be connected. `rounds_http::Port` documents each option.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Slow clients, with --http")]
 pub(crate) struct CrowdOptions {
-    /// How long the head of a request may take to arrive, on a new connection from the moment it is accepted
+    /// How long the head of a request may take to arrive; on a new connection, counted from its acceptance
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     header_timeout: Duration,
-    /// How long the body of a request may take to arrive, all of it
+    /// How long the whole body of a request may take to arrive
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     body_timeout: Duration,
     /// How long a client may read nothing of a response
@@ -23,9 +23,9 @@ pub(crate) struct CrowdOptions {
     /// How long a connection may be idle between two requests
     #[arg(long, value_name = "DURATION", default_value = "75s", value_parser = duration::parse)]
     keep_alive: Duration,
-    /// How many connections there may be [default: 10000, or what `ulimit -n` allows less a reserve]
+    /// How many clients may be connected [default: 10000, or what `ulimit -n` allows minus a reserve]
     ///
-    /// At the limit, the connection that has waited longest for a request is closed for a new one.
+    /// At the limit, the connection that has waited longest for a request is closed to admit a new one.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
 }

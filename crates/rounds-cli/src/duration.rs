@@ -1,8 +1,8 @@
-//! Durations as people type them: `90s`, `10m`, `1h`, `250ms`; and as they are told them.
+//! Durations as the user types them (`90s`, `10m`, `1h`, `250ms`), and as they are shown.
 
 use std::time::Duration;
 
-/// Reads a whole number and its unit. Written by hand because it is all that two options need.
+/// Parses a whole number and its unit.
 pub(crate) fn parse(text: &str) -> Result<Duration, Unreadable> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, Unreadable> {
     seconds.map(Duration::from_secs).ok_or(Unreadable::TooLong)
 }
 
-/// A duration for people: whole seconds, and its two largest units.
+/// A duration for display: whole seconds, in its two largest units.
 pub(crate) fn rough(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let units = [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
@@ -30,16 +30,16 @@ pub(crate) fn rough(duration: Duration) -> String {
     told.map(|(_, (count, unit))| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Why a text is no duration.
+/// Reason why a text is not a duration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error("a duration is a whole number and a unit, such as 250ms, 90s, 10m or 1h")]
     NoNumber,
     #[error("it has no unit: write {number}s for seconds, or use ms, m or h")]
     NoUnit { number: u64 },
-    #[error("`{unit}` is no unit: use ms, s, m or h")]
+    #[error("`{unit}` is not a unit: use ms, s, m or h")]
     UnknownUnit { unit: String },
-    #[error("it is longer than can be counted")]
+    #[error("it is too large")]
     TooLong,
 }
 

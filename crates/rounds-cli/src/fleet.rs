@@ -1,4 +1,4 @@
-//! What the instances of a fleet share: a ledger, a relay, and an airline whose books are in Redis.
+//! What the instances of a fleet share: a ledger, a relay, and an airline that keeps its records in Redis.
 
 use std::{error::Error, time::Duration};
 
@@ -12,10 +12,10 @@ use rounds_redis::{RedisLedger, RedisRelay};
 
 use crate::Failure;
 
-/// How long Redis may take to write in the airline's books.
+/// Timeout of the airline's calls to Redis.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The gallery as one instance of a fleet. Everything in Redis begins with the prefix.
+/// The gallery as one instance of a fleet. All keys in Redis begin with the prefix.
 pub(crate) async fn join(url: &str, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
     let joined = async {
         let ledger = RedisLedger::builder(url).prefix(prefix).connect().await?;
@@ -26,7 +26,7 @@ pub(crate) async fn join(url: &str, prefix: &str, instance: &str) -> Result<Roun
     joined.await.map_err(|source: Box<dyn Error + Send + Sync>| Failure::Redis { redis: without_password(url), source })
 }
 
-/// An address may have a password in it, which nobody is told.
+/// The address without its password, for error messages.
 fn without_password(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("the Redis at {host}"),
@@ -34,8 +34,8 @@ fn without_password(url: &str) -> String {
     }
 }
 
-/// The airline of all instances. Who looks at its books from outside finds what was charged under each key, and how often it was
-/// tried.
+/// The airline that all instances share. Tests read from Redis what was charged under each key, and how often a charge
+/// was attempted.
 struct SharedAirline {
     connection: ConnectionManager,
     quotes: String,
@@ -50,12 +50,12 @@ impl SharedAirline {
             .set_response_timeout(Some(PATIENCE))
             .set_number_of_retries(1);
         let connection = ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?;
-        // In braces, so that a cluster has the books in one place.
+        // In braces, so that all records are on one node of a cluster.
         let book = |name: &str| format!("{prefix}:{{airline}}:{name}");
         Ok(Self { connection, quotes: book("quotes"), charges: book("charges"), attempts: book("attempts") })
     }
 
-    /// All of it, or nothing.
+    /// Runs the commands as one transaction.
     async fn write<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, FlowError> {
         pipeline.query_async(&mut self.connection.clone()).await.map_err(FlowError::retry)
     }

@@ -1,4 +1,4 @@
-//! Why a call came to a halt, and what there is of it.
+//! Why a call stopped, and what was answered so far.
 
 use std::{path::Path, time::Duration};
 
@@ -9,15 +9,15 @@ use crate::{Failure, Sentence, answering::NoAnswer, reason, terminal::clean};
 #[derive(Debug)]
 pub(crate) struct Halt {
     pub(crate) failure: Failure,
-    /// The call, with all that was answered.
+    /// The call with its answers so far.
     pub(crate) pending: Option<Pending>,
-    /// A question without a key, to which there is no answer.
+    /// A pushed question without an answer.
     pub(crate) pushed: Option<AskedQuestion>,
-    /// Whether there was no answer to a question, and nothing else is wrong.
+    /// Whether the only reason is a question without an answer.
     pub(crate) unanswered: bool,
-    /// Whether the server does not accept its own state any more.
+    /// Whether the server rejected its own state.
     pub(crate) refused: bool,
-    /// Whether it ended on this side, so that nothing that was answered has been lost on the way.
+    /// Whether the call stopped on this side, so that no answer was lost in transit.
     pub(crate) is_ours: bool,
 }
 
@@ -28,7 +28,7 @@ impl From<Failure> for Halt {
 }
 
 impl Halt {
-    /// What stopped a call that was driven, with so much time for its server. It may have come from a file.
+    /// Why a driven call stopped. `resumed` is the file that it came from, and `timeout` the time that its server had.
     pub(crate) fn of(error: DriveError, resumed: Option<&Path>, timeout: Duration) -> Self {
         let (mut unanswered, mut refused, mut is_ours) = (false, false, false);
         let failure = match error.stopped() {
@@ -45,7 +45,7 @@ impl Halt {
                 refused = true;
                 Some(Failure::Refused(what_to_do(resumed)))
             }
-            // Some of its time was used up before it was driven.
+            // Part of the time was used before the call was driven.
             Stopped::Total { .. } => Some(Failure::Slow(timeout)),
             Stopped::Leg(SendError::Connection(error)) => Some(Failure::Lost(reason::lost(error))),
             _ => None,
@@ -55,7 +55,7 @@ impl Halt {
         Self { failure, pending, pushed: None, unanswered, refused, is_ours }
     }
 
-    /// What stopped a call while a legacy server had asked something.
+    /// Why a call stopped at a question that a legacy server had pushed.
     pub(crate) fn of_push(no_answer: NoAnswer) -> Self {
         let halt = Self::from(Failure::NotAnswered(Sentence(&no_answer).to_string()));
         match no_answer {
@@ -65,13 +65,13 @@ impl Halt {
     }
 }
 
-/// What to do about a state that is no longer accepted.
+/// What to do about a state that the server no longer accepts.
 pub(crate) fn what_to_do(resumed: Option<&Path>) -> String {
     match resumed {
         Some(file) => {
             let file = clean::line(&file.display().to_string());
-            format!("`rounds resume {file} --start-over` begins anew")
+            format!("`rounds resume {file} --start-over` starts over")
         }
-        None => "call again to begin anew".to_owned(),
+        None => "call again to start over".to_owned(),
     }
 }

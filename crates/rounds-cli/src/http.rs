@@ -1,7 +1,7 @@
-//! The HTTP of the command line: rmcp's transport over reqwest, with a limit on what a server may send in one message.
+//! HTTP for the command line: rmcp's transport over reqwest, with a limit on the size of a server's message.
 //!
-//! rmcp reads the body of a response as a whole, however long it is. What its own client makes of statuses and headers is done here in the same
-//! way, so that the transport finds its way: to another era, to a new session, or to an error.
+//! rmcp's own client reads the body of a response without a limit. This client treats statuses and headers in the same
+//! way, so that the transport can switch to another era, open a new session, or report an error.
 
 use std::{borrow::Cow, collections::HashMap, io, pin::Pin, sync::Arc};
 
@@ -28,7 +28,7 @@ const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const SESSION: &str = "mcp-session-id";
 
-/// How often a server may send a request elsewhere.
+/// How many redirects a request may follow.
 const REDIRECTS: usize = 10;
 
 type Failed = StreamableHttpError<reqwest::Error>;
@@ -77,7 +77,7 @@ impl Http {
         Box::pin(SseStream::new(Events::new(body, self.bound.clone())))
     }
 
-    /// All of a body, if it is not too long.
+    /// Reads a whole body, up to the limit.
     async fn whole(&self, response: Response) -> Result<Vec<u8>, Failed> {
         self.bound.check(response.content_length().unwrap_or(0))?;
         let mut body = http::Response::from(response).into_body();
@@ -132,11 +132,13 @@ impl StreamableHttpClient for Http {
                     None => unexpected(format!("HTTP {status}: {}", String::from_utf8_lossy(&body))),
                 });
         }
-        // Nothing is said to what is no request, and what is said all the same is not needed.
+        // A notification or response needs no reply, so a body that comes anyway is ignored.
         let is_request = matches!(message, JsonRpcMessage::Request(_));
         match read {
             Ok(read) if is(JSON) => Ok(StreamableHttpPostResponse::Json(read, given)),
-            Err(error) if is(JSON) && is_request => Err(unexpected(format!("it is not a message: {error}"))),
+            Err(error) if is(JSON) && is_request => {
+                Err(unexpected(format!("the response is not a JSON-RPC message: {error}")))
+            }
             _ if !is_request && (is(JSON) || body.is_empty()) => Ok(StreamableHttpPostResponse::Accepted),
             _ => Err(Failed::UnexpectedContentType(kind)),
         }
@@ -184,10 +186,11 @@ impl StreamableHttpClient for Http {
     }
 }
 
-/// The error of a response that is no success, if it has one that answers the message.
+/// The JSON-RPC error in an unsuccessful response, if it has one for this message.
 ///
-/// Servers of the legacy era do not know what it is to be discovered, and some of them, or what is in front of them, refuse it in ways that no client
-/// could take for an answer: with another id, or in plain text. It is one all the same, and lets the connection begin in the other era.
+/// Legacy servers do not know `server/discover`. Some of them, or proxies in front of them, reject it with another id
+/// or in plain text. Any client error counts as a rejection of it, so that the connection can fall back to the legacy
+/// era.
 fn refused(
     message: &ClientJsonRpcMessage,
     has_session: bool,
@@ -209,7 +212,7 @@ fn refused(
     Some(ServerJsonRpcMessage::error(error, Some(id.clone())))
 }
 
-/// The id of a request to be discovered.
+/// The id of a `server/discover` request.
 fn discovery(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)) => {
@@ -219,7 +222,7 @@ fn discovery(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// What a server says that wants to know who asks, or that does not let them.
+/// The error for a response that asks for authentication or denies access.
 fn challenge(response: &Response) -> Option<Failed> {
     let challenge = response.headers().get(WWW_AUTHENTICATE)?;
     let challenge = String::from_utf8_lossy(challenge.as_bytes()).into_owned();
@@ -230,7 +233,7 @@ fn challenge(response: &Response) -> Option<Failed> {
     }
 }
 
-/// What a server says that cannot answer now.
+/// The error for a server that cannot answer now.
 fn unavailable(response: &Response) -> Option<HttpStatusError> {
     let status = response.status();
     let later = response.headers().get(RETRY_AFTER).and_then(|later| later.to_str().ok()).map(str::to_owned);
@@ -247,7 +250,8 @@ fn unexpected(what: String) -> Failed {
     Failed::UnexpectedServerResponse(Cow::Owned(what))
 }
 
-/// A request that is sent again as it was, to the same server, goes there. Any other would lose its message, or take a token to somebody else.
+/// Follows a redirect only if the same request is repeated at the same origin. Any other redirect would drop the
+/// message or send the token to another server.
 fn redirected(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
     let is_same = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
         && attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());

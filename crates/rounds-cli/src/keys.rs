@@ -1,4 +1,4 @@
-//! Keys, and what can be opened with them.
+//! Keys, and tokens that they open.
 
 use std::{
     fmt::Write as _,
@@ -11,7 +11,7 @@ use rounds::{KeyRing, keys::OpenedToken, observe::Refusal};
 
 use crate::{Failure, private};
 
-/// The audience of servers with a key file that were told no other.
+/// Default audience of servers with a key file.
 pub(crate) const AUDIENCE: &str = "gallery";
 
 pub(crate) const EXAMPLES: &str = "\
@@ -20,7 +20,7 @@ Examples:
   jq -r .result.requestState response.json | rounds open - --key-file keys
   rounds open r1.AAAA... --key-file keys --journal stuck.json";
 
-/// A token, and what opens it.
+/// A token, and the options for opening it.
 #[derive(Debug, Args)]
 pub(crate) struct Token {
     /// The requestState; `-` reads it from stdin
@@ -31,14 +31,14 @@ pub(crate) struct Token {
     /// The audience of the server that sealed it
     #[arg(long, value_name = "NAME", default_value = AUDIENCE, value_parser = NonEmptyStringValueParser::new())]
     audience: String,
-    /// Save the journal of a durable handler here, as JSON, for a test that replays it
+    /// Save the journal of a durable handler to this file, as JSON, for a test that replays it
     ///
-    /// Answers and effects are in it as they are in the token, and no longer sealed: only you can read the file.
+    /// It contains the answers and effects of the token, no longer sealed: only you can read the file.
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     journal: Option<PathBuf>,
 }
 
-/// A new key, as a line of a key file.
+/// Generates a new key, as a line of a key file.
 pub(crate) fn generate() -> Result<String, Failure> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)?;
@@ -51,7 +51,7 @@ pub(crate) fn generate() -> Result<String, Failure> {
     Ok(line)
 }
 
-/// What is in a token, in lines. Its journal is saved where that was asked for.
+/// Prints the contents of a token, and saves its journal if that was asked for.
 pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     let keys = KeyRing::from_file(&token.key_file)?;
     let state = if token.token == "-" { read_stdin()? } else { token.token.clone() };
@@ -64,7 +64,7 @@ pub(crate) fn open(token: &Token) -> Result<String, Failure> {
     Ok(format!("{inspected}\n"))
 }
 
-/// Far longer than any state, whatever its server allows: what is read from stdin has an end.
+/// Limit on what is read from stdin: far longer than any state, whatever limit its server has.
 const LONGEST: u64 = 1 << 20;
 
 fn read_stdin() -> Result<String, Failure> {

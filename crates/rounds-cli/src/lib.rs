@@ -1,7 +1,8 @@
-//! The program `rounds`: a tour, a server to talk to, a client for any server, keys, and a look into tokens.
+//! The program `rounds`: a tour, a server to try, a client for any server, key generation, and a viewer for tokens.
 //!
-//! It is a library so that two programs can be built from it: `rounds` has all features, and `rounds-try`, which the repository's first
-//! command builds, leaves out those that take long to compile. What is left out says so where it is used.
+//! It is a library so that two programs can be built from it: `rounds` has all features, and `rounds-try`, which the
+//! repository's first command builds, leaves out those that take long to compile. An option whose feature is missing
+//! fails with an error that names the feature.
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -55,12 +56,12 @@ use tracing_subscriber::{
 
 use crate::colour::Paint;
 
-/// Runs the program with the arguments of the process. The result is its exit code.
+/// Runs the program with the arguments of the process, and returns its exit code.
 pub fn main() -> ExitCode {
     match run(Cli::parse().command.unwrap_or(Command::Tour)) {
         Ok(code) => code,
         Err(failure) => {
-            // Where stderr is closed there is nobody to tell.
+            // If stderr is closed, the message is lost.
             let _ = writeln!(io::stderr(), "rounds: {}", Sentence(&failure));
             failure.code()
         }
@@ -82,9 +83,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ask your user a question in the middle of an MCP tool call, and go on where you stopped.
+/// Ask your user a question in the middle of an MCP tool call, and continue where the handler stopped.
 ///
-/// Without a command it takes you on a tour.
+/// Without a command, it runs the tour.
 #[derive(Debug, Parser)]
 #[command(name = "rounds", version, after_help = EXAMPLES)]
 struct Cli {
@@ -97,60 +98,58 @@ Examples:
   rounds                                      the tour
   rounds serve --http 127.0.0.1:8000          a server to send requests to
   rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
-                                              call it, and be asked
+                                              call it, and answer its question
   (umask 077; rounds keygen > keys)           a key that several servers can share
   rounds serve --stdio --key-file keys        for a client that starts its servers itself
-  rounds open r1.AAAA... --key-file keys      what is in a requestState
+  rounds open r1.AAAA... --key-file keys      show the contents of a requestState
 
-`rounds help COMMAND` says more about each.";
+`rounds help COMMAND` describes each command.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show one call, one forgery and every shape, all played in memory as you look
+    /// Show one call, one forgery and every shape, all run in memory while you watch
     ///
-    /// Every line is taken from messages that were really exchanged, between the gallery's server and
-    /// clients of both eras, in the moment you ran it. It is plain text unless stdout is a terminal, and
-    /// NO_COLOR is respected.
+    /// Every line is taken from messages that were exchanged during this run, between the gallery's server and
+    /// clients of both eras. The output is plain text unless stdout is a terminal, and NO_COLOR is respected.
     #[command(verbatim_doc_comment, after_help = "Example:\n  rounds tour | less")]
     Tour,
     /// Serve the gallery, the same weather tool in every shape, over HTTP or stdio
     ///
-    /// Point any MCP client at it and call `weather_e`: it asks for units and goes on. `audit_log` tells how
-    /// often each tool had its effect. Logs go to stderr; RUST_LOG says which, as in RUST_LOG=rounds=debug
+    /// Point any MCP client at it and call `weather_e`: it asks for units and continues. `audit_log` reports how
+    /// often the effect of each tool ran. Logs go to stderr; RUST_LOG selects them, as in RUST_LOG=rounds=debug
     /// (default: warn).
     #[command(verbatim_doc_comment, after_help = serve::EXAMPLE, after_long_help = serve::EXAMPLES)]
     Serve(Box<serve::Options>),
-    /// Call a tool, a prompt or a resource of any MCP server, and answer what it asks
+    /// Call a tool, a prompt or a resource of any MCP server, and answer its questions
     ///
-    /// On a terminal you are shown who asks, what, and for how long; you fill in the form, review it, and send,
-    /// decline or cancel it. Elsewhere, or with --answer, --answers or --decline, nobody is asked: an answer
-    /// that does not fit is not sent, and a question without an answer is an error. With --save the call stops
-    /// at its first question and waits in a file. Results go to stdout, everything else to stderr.
+    /// On a terminal it shows who asks, the question, and the time that is left. You fill in the form, review it, and
+    /// send, decline or cancel it. Without a terminal, or with --answer, --answers or --decline, it does not prompt:
+    /// an answer that does not fit the question is not sent, and a question without an answer is an error. With --save
+    /// the call stops at its first question and is saved to a file. Results go to stdout, everything else to stderr.
     #[command(verbatim_doc_comment, after_help = call::EXAMPLES)]
     Call(Box<call::Options>),
-    /// Go on with a call that was saved, here or elsewhere, now or tomorrow
+    /// Continue a saved call, on this machine or another one, now or later
     ///
-    /// The file has the server's address or command as it was typed, the questions and the server's state, and
-    /// not the token. The call goes to the server that asked, and to no other. A command is started, and a token
-    /// sent, only if you agree: somebody else may have written the file.
+    /// The file contains the server's URL or command as it was typed, the questions and the server's state, but not
+    /// the bearer token. The call goes only to the server that asked. A command is started, and a bearer token sent,
+    /// only if you agree, because another person may have written the file.
     #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
     Resume(Box<resume::Options>),
     /// Print a new key: 32 random bytes in hex
     ///
-    /// A key file has one such key a line. The first seals, all of them open, so a key is replaced in three
-    /// steps, each on all servers: append the new one, move it to the front, and after a flow deadline remove
-    /// the old one.
+    /// A key file has one such key per line. The first key seals, and all keys open. To replace a key, do three steps,
+    /// each on all servers: append the new key; move it to the front; after one flow deadline, remove the old key.
     #[command(verbatim_doc_comment, after_help = "Example:\n  (umask 077; rounds keygen > keys)")]
     Keygen,
-    /// Show what is in a requestState, to whoever has its key
+    /// Show the contents of a requestState, if you have its key
     ///
-    /// It says to which flow and request the state belongs, what was asked, and what was settled and kept so
-    /// far. Whether the state has expired or was used is not looked at.
+    /// It shows to which flow and request the state belongs, what was asked, and what has been recorded so far.
+    /// It does not check whether the state has expired or was used.
     #[command(verbatim_doc_comment, after_help = keys::EXAMPLES)]
     Open(keys::Token),
 }
 
-/// Why a command could not do what it was asked to.
+/// Reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -158,23 +157,23 @@ enum Failure {
     #[error(transparent)]
     Build(#[from] BuildError),
     #[cfg(feature = "redis")]
-    #[error("cannot share {redis}")]
+    #[error("cannot use {redis}")]
     Redis { redis: String, source: Box<dyn Error + Send + Sync> },
     #[error("cannot open the token")]
     Token(#[source] Refusal),
-    #[error("the token has no journal: only those of durable handlers have one")]
+    #[error("the token has no journal: only the tokens of durable handlers have one, so leave out --journal")]
     NoJournal,
     #[error("cannot write {file}")]
     Write { file: String, source: io::Error },
     #[error("cannot listen on {address}")]
     Listen { address: String, source: io::Error },
-    #[error("the client on stdio did not begin a conversation")]
+    #[error("the client on stdio did not initialize the connection")]
     Stdio(#[source] Box<rmcp::service::ServerInitializeError>),
-    #[error("the tour came to a halt")]
+    #[error("the tour failed")]
     Tour(#[source] Box<dyn Error + Send + Sync>),
     #[error("cannot read RUST_LOG")]
     Logs(#[from] ParseError),
-    #[error("the operating system has no randomness to give")]
+    #[error("the operating system provides no randomness")]
     Randomness(#[from] getrandom::Error),
     #[error("cannot {doing}")]
     Io { doing: &'static str, source: io::Error },
@@ -182,9 +181,9 @@ enum Failure {
     Usage(String),
     #[error("cannot read {file}")]
     Read { file: String, source: io::Error },
-    #[error("{file} is no object of answers by question")]
+    #[error("{file} is not a JSON object with an answer for each question")]
     NoAnswers { file: String, source: serde_json::Error },
-    #[error("{file} is no saved call")]
+    #[error("{file} is not a saved call")]
     NotSaved { file: String, source: saved::NotSaved },
     #[error("cannot start {program}")]
     Start { program: String, source: io::Error },
@@ -192,12 +191,13 @@ enum Failure {
     Connect { to: String, why: String },
     #[error("the connection was lost: {0}")]
     Lost(String),
-    #[error("{to} has ended without a word of MCP: {status}")]
+    #[error("{to} ended without sending an MCP message: {status}")]
     Ended { to: String, status: std::process::ExitStatus },
-    #[error("{to} has not said who it is within {within:?}; --timeout gives it longer")]
+    #[error("{to} did not complete the MCP handshake within {within:?}; allow more time with --timeout")]
     Silent { to: String, within: Duration },
     #[error(
-        "the server has not finished within {0:?}, not counting the time in which it was being answered; --timeout gives it longer"
+        "the server did not finish within {0:?}, not counting the time it waited for answers; allow more time with \
+         --timeout"
     )]
     Slow(Duration),
     #[error("{}", terminal::clean::line(&.0.to_string()))]
@@ -210,13 +210,13 @@ enum Failure {
     NotAnswered(String),
     #[error("the server no longer accepts this call: it has expired, or was answered before; {0}")]
     Refused(String),
-    #[error("the time to answer this call is over; {0}")]
+    #[error("the time to answer this call has expired; {0}")]
     Expired(String),
     #[error("the tool failed: {0}")]
     Tool(String),
     #[error("stopped; the question was neither answered nor declined")]
     Interrupted,
-    #[error("stopped while the server was at work, which may have had its effect")]
+    #[error("stopped while the server was working; its effects may have happened")]
     InterruptedLeg,
 }
 
@@ -238,19 +238,19 @@ impl Failure {
     }
 }
 
-/// An error and what caused it, on one line.
+/// An error and its causes, on one line.
 struct Sentence<'a>(&'a dyn Error);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Any of it may have the words of a server, or of a file, in it.
+        // Any of it may quote a server or a file.
         let said = terminal::clean::lines(&self.0.to_string());
         f.write_str(&said)?;
         let mut said = terminal::clean::line(&said);
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let words = terminal::clean::line(&error.to_string());
-            // Some errors speak with the words of their cause, and name the cause as well.
+            // Some errors repeat the message of their source.
             if !said.contains(&words) {
                 write!(f, ": {}", terminal::clean::short(&words, 400))?;
                 said = words;
@@ -261,9 +261,9 @@ impl fmt::Display for Sentence<'_> {
     }
 }
 
-/// stdout belongs to the protocol, or to what was asked for.
+/// Logs to stderr, because stdout carries the protocol or the result.
 ///
-/// Without `RUST_LOG`, rmcp's warnings are left out: they quote what clients send, at any length and as often as it comes.
+/// Without `RUST_LOG`, rmcp's warnings are left out: they quote what clients send, without limits on length or number.
 fn log_to_stderr() -> Result<(), Failure> {
     let set = std::env::var_os("RUST_LOG").unwrap_or_default();
     let filter = match set.is_empty() {
@@ -275,7 +275,7 @@ fn log_to_stderr() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads levels for targets, such as `rounds=debug,rmcp=error`. What it does not name is logged from warnings on.
+/// Parses levels by target, such as `rounds=debug,rmcp=error`. Targets that are not named log warnings and errors.
 fn targets(set: &str) -> Result<Targets, ParseError> {
     let targets: Targets = set.parse()?;
     Ok(match targets.default_level() {
@@ -287,14 +287,14 @@ fn targets(set: &str) -> Result<Targets, ParseError> {
 fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
     let runtime = Runtime::new().map_err(Failure::io("start the runtime"))?;
     let output = runtime.block_on(future);
-    // A read of stdin cannot be called off, and would keep the process until the client closes it.
+    // A pending read of stdin cannot be cancelled, and would keep the process alive until the client closes stdin.
     runtime.shutdown_background();
     Ok(output)
 }
 
 fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, as in `rounds | head`.
+        // The reader has closed its end, as in `rounds | head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Failure::io("write to stdout")),
     }

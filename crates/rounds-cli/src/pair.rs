@@ -1,15 +1,15 @@
-//! `name=text` and `name:=json`, as arguments and answers are typed on a command line.
+//! `name=text` and `name:=json`, as arguments and answers are typed on the command line.
 
 use serde_json::Value;
 
-/// A name, and what it is to be.
+/// A name and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) name: String,
     pub(crate) value: Given,
 }
 
-/// A value as it was given: a text may still become something else, JSON is what it says.
+/// A value as it was typed. Text may still be converted to the type of a field; JSON is taken as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Given {
     Text(String),
@@ -31,7 +31,7 @@ impl Pair {
 }
 
 impl Given {
-    /// The value, with a text as it is.
+    /// The value as JSON; text becomes a string.
     pub(crate) fn into_json(self) -> Value {
         match self {
             Self::Text(text) => Value::String(text),
@@ -40,14 +40,14 @@ impl Given {
     }
 }
 
-/// Why a text is no pair.
+/// Reason why a text is not a pair.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPair {
     #[error("it has no value: write NAME=TEXT or NAME:=JSON")]
     Value,
     #[error("it has no name: write NAME=TEXT or NAME:=JSON")]
     Name,
-    #[error("what stands after := is not JSON: {0}")]
+    #[error("the value after := is not JSON: {0}")]
     Json(serde_json::Error),
 }
 

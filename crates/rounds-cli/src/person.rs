@@ -1,4 +1,4 @@
-//! Somebody at a client of rmcp's own, who gives one answer to whatever they are asked.
+//! A user of rmcp's own client who gives the same answer to every question.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +14,12 @@ pub(crate) struct Person {
     said: Said,
 }
 
-/// What was asked and answered so far.
+/// The questions and answers so far.
 #[derive(Clone, Default)]
 pub(crate) struct Said(Arc<Mutex<Vec<(String, Value)>>>);
 
 impl Person {
-    /// Somebody, and a record of what they say.
+    /// A person with this answer, and the record of what is asked.
     pub(crate) fn who_answers(answer: Value) -> (Self, Said) {
         let said = Said::default();
         (Self { answer, said: said.clone() }, said)
@@ -33,12 +33,12 @@ impl ClientHandler for Person {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         let ElicitRequestParams::FormElicitationParams { message, .. } = request else {
-            // Only forms are declared, so there is nothing else to be asked.
+            // Only forms are declared, so no other question arrives.
             return Ok(ElicitResult::new(ElicitationAction::Decline));
         };
         self.said.add(message, self.answer.clone());
         serde_json::from_value(self.answer.clone())
-            .map_err(|error| ErrorData::internal_error(format!("this is no answer: {error}"), None))
+            .map_err(|error| ErrorData::internal_error(format!("the configured answer is not valid: {error}"), None))
     }
 
     fn get_info(&self) -> ClientConfig {

@@ -1,4 +1,4 @@
-//! Files that only their owner can read, written whole or not at all.
+//! Files that only their owner can read, written completely or not at all.
 
 use std::{
     fs::{self, File, FileType, OpenOptions},
@@ -6,12 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes a file, in place of the one that is there.
+/// Writes a file, replacing an existing one.
 ///
 /// # Errors
 ///
-/// Where something is there that is not a regular file, and where the file or the folder cannot be written to. What was there is then as it
-/// was.
+/// If the path is not a regular file, or the file or its folder cannot be written. An existing file is then unchanged.
 pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     check(file)?;
     let (mut scratch, path) = scratch(file)?;
@@ -23,20 +22,20 @@ pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Finds out whether [`write`] would write this file.
+/// Checks whether [`write`] could write this file.
 pub(crate) fn try_out(file: &Path) -> io::Result<()> {
     check(file)?;
     scratch(file).and_then(|(_, scratch)| fs::remove_file(scratch))
 }
 
-/// A file that is moved to where something else was takes its place: a device would be gone, for everybody.
+/// A rename replaces whatever is at the path: it would remove a device for the whole system.
 fn check(file: &Path) -> io::Result<()> {
     match fs::symlink_metadata(file) {
         Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(there) if there.is_file() => Ok(()),
         Ok(there) => {
             let what = kind(there.file_type());
-            Err(io::Error::other(format!("it is {what}; only a new file or a regular one is written")))
+            Err(io::Error::other(format!("it is {what}; choose a new file or a regular file")))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
@@ -60,7 +59,7 @@ fn kind(kind: FileType) -> &'static str {
     if kind.is_symlink() { "a symbolic link" } else { "not a regular file" }
 }
 
-/// A new file next to where the file will be.
+/// A new file in the same folder.
 fn scratch(file: &Path) -> io::Result<(File, PathBuf)> {
     let mut name = file.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));

@@ -1,4 +1,4 @@
-//! Why a connection failed, in words for whoever asked for it: rmcp's own have the names of its types in them.
+//! Readable reasons for a failed connection: rmcp's own messages contain the names of its types.
 
 use std::error::Error;
 
@@ -9,10 +9,10 @@ use rmcp::{
 
 use crate::terminal::clean;
 
-/// How much of somebody else's words is repeated.
+/// Maximum length of a quoted message.
 const LONGEST: usize = 300;
 
-/// Why there is no connection.
+/// Reason why the connection could not be opened.
 pub(crate) fn not_connected(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => transport(error),
@@ -24,7 +24,7 @@ pub(crate) fn not_connected(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Why a connection is no more.
+/// Reason why the connection was lost.
 pub(crate) fn lost(error: &ServiceError) -> String {
     match error {
         ServiceError::TransportSend(error) => transport(error),
@@ -35,13 +35,17 @@ pub(crate) fn lost(error: &ServiceError) -> String {
 fn transport(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => innermost(error),
-        Some(StreamableHttpError::AuthRequired(_)) => "the server wants to know who you are: --bearer TOKEN".to_owned(),
-        Some(StreamableHttpError::InsufficientScope(_)) => "the token does not allow this".to_owned(),
+        Some(StreamableHttpError::AuthRequired(_)) => {
+            "the server requires authentication: pass a token with --bearer".to_owned()
+        }
+        Some(StreamableHttpError::InsufficientScope(_)) => {
+            "the token does not permit this: use one with a larger scope".to_owned()
+        }
         _ => clean::short(&error.error.to_string(), LONGEST),
     }
 }
 
-/// What it all began with.
+/// The message of the root cause.
 fn innermost(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

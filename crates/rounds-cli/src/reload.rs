@@ -1,4 +1,4 @@
-//! SIGHUP: the key file is read again, and the server goes on with what is in it.
+//! SIGHUP: reads the key file again and replaces the server's keys.
 
 use std::{
     io::{self, Write as _},
@@ -10,7 +10,7 @@ use rounds::{KeyRing, Rounds};
 
 use crate::Failure;
 
-/// The signal, caught from the moment that this exists.
+/// The signal, caught as long as this value exists.
 pub(crate) struct Reload {
     file: PathBuf,
     #[cfg(unix)]
@@ -25,7 +25,7 @@ impl Reload {
         Ok(Self { file, hangup })
     }
 
-    /// Reads the file at every signal, for as long as the process lives.
+    /// Reads the file at every signal, as long as the process lives.
     pub(crate) fn start(mut self, server: Rounds<Gallery>) {
         tokio::spawn(async move {
             while self.hangup.recv().await.is_some() {
@@ -45,14 +45,14 @@ impl Reload {
 }
 
 impl Reload {
-    #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such signal"))]
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has this signal"))]
     fn read(&self, server: &Rounds<Gallery>) {
         let read = KeyRing::from_file(&self.file).map_err(Failure::from);
         let said = match read.and_then(|keys| Ok(server.set_keys(&keys)?)) {
             Ok(()) => "read the keys again".to_owned(),
-            Err(failure) => format!("the keys stay as they are: {}", crate::Sentence(&failure)),
+            Err(failure) => format!("the keys were not changed: {}", crate::Sentence(&failure)),
         };
-        // Where stderr is closed there is nobody to tell.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(io::stderr(), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `rounds resume`: a call that was saved, gone on with.
+//! `rounds resume`: continues a saved call.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -20,19 +20,19 @@ pub(crate) const EXAMPLES: &str = "Examples:
 
 Exit codes are those of `rounds call`: 0 for a result, 75 for a call that was saved again.";
 
-/// A saved call, and what to answer.
+/// A saved call, and its answers.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What --save has written. It follows the call from round to round, and stays when the call has ended
+    /// The file that --save has written. It is updated in every round, and kept when the call has ended
     #[arg(value_name = "FILE", required_unless_present = "save")]
     file: Option<PathBuf>,
-    /// Stop at the next question that has no answer, save the call again, and exit with 75 [default: the same FILE]
+    /// Stop at the next question without an answer, save the call again, and exit with 75 [default: the same FILE]
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     save: Option<Option<PathBuf>>,
-    /// Make the call anew, for when its server no longer takes the answers: what was answered is shown as a suggestion
+    /// Make the call again, if its server no longer accepts the answers: earlier answers become suggestions
     #[arg(long)]
     start_over: bool,
-    /// Start the command that the file names, or send the token to the URL that it names, without asking. Whoever wrote the
+    /// Start the command or send the bearer token to the URL that the file names, without asking. The author of the
     /// file chose it
     #[arg(long)]
     trust: bool,
@@ -42,9 +42,10 @@ pub(crate) struct Options {
 
 pub(crate) async fn resume(options: Options) -> Result<ExitCode, Failure> {
     let Options { file, save, start_over, trust, conversation: options } = options;
-    // `resume --save FILE` means what `resume FILE --save` does.
+    // `resume --save FILE` means the same as `resume FILE --save`.
     let file = file.or_else(|| save.clone().flatten());
-    let file = file.ok_or_else(|| Failure::Usage("the file with the saved call is missing".to_owned()))?;
+    let file =
+        file.ok_or_else(|| Failure::Usage("the file with the saved call is missing: `rounds resume FILE`".to_owned()))?;
     let save = save.map(|other| other.unwrap_or_else(|| file.clone()));
     let Saved { server, era, pending } = Saved::load(&file)?;
     let start: Start = if start_over {

@@ -1,4 +1,4 @@
-//! A call that waits in a file: for `--save` and `rounds resume`.
+//! A call that is saved in a file, for `--save` and `rounds resume`.
 
 use std::{
     fs, io,
@@ -15,10 +15,10 @@ use crate::{
     private,
 };
 
-/// The layout of [`Saved`] around the pending call, which has a version of its own.
+/// Version of the layout around the pending call, which has a version of its own.
 const VERSION: u32 = 1;
 
-/// A pending call, and how to get back to its server. There are no credentials in it.
+/// A pending call, and how to reach its server. It contains no credentials.
 #[derive(Debug)]
 pub(crate) struct Saved {
     pub(crate) server: Address,
@@ -34,10 +34,13 @@ struct Layout {
     pending: Value,
 }
 
-/// Why a file is no saved call.
+/// Reason why a file is not a saved call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSaved {
-    #[error("it was saved in version {0}, and version {VERSION} is what is known here")]
+    #[error(
+        "it has format version {0}, and this rounds reads version {VERSION}: resume it with the rounds that saved \
+             it"
+    )]
     Version(u64),
     #[error("it was not written by --save")]
     Malformed(#[source] serde_json::Error),
@@ -64,7 +67,7 @@ impl Saved {
     }
 }
 
-/// Where a call is saved. That it can be is found out before anything is asked.
+/// Where a call is saved. Creating it checks that the file can be written, before any question is asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     file: PathBuf,
@@ -83,11 +86,11 @@ impl Place {
         self.file.display().to_string()
     }
 
-    /// Writes the call, for its owner's eyes only, and all of it or nothing.
+    /// Writes the call completely or not at all, readable only by its owner.
     pub(crate) fn write(&self, pending: &Pending) -> Result<(), Failure> {
         let pending = serde_json::from_str(&pending.to_json()).unwrap_or_default();
         let layout = Layout { version: VERSION, server: self.server.clone(), era: self.era, pending };
-        // Its keys are texts, which is all that JSON asks for.
+        // Serialising cannot fail: all keys are strings.
         let text = serde_json::to_string_pretty(&layout).unwrap_or_default() + "\n";
         private::write(&self.file, &text).map_err(|source| self.failed(source))
     }

@@ -1,4 +1,4 @@
-//! `rounds serve`: the gallery, for clients that nobody here wrote.
+//! `rounds serve`: serves the gallery to any MCP client.
 
 use std::{
     convert::Infallible,
@@ -44,80 +44,80 @@ or its first leg, by hand:
         "io.modelcontextprotocol/clientInfo": {"name": "curl", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}}}'
 
-The second leg is the same request with two more params: "requestState", as it came, and
+The second leg is the same request with two more params: "requestState", unchanged, and
 "inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}.
 
-Three instances of one server, each of which can be given any leg:
+Three instances of one server, any of which can serve any leg:
   (umask 077; rounds keygen > keys)
   rounds serve --http 127.0.0.1:8001 --redis redis://127.0.0.1/ --key-file keys --instance a
   rounds serve --http 127.0.0.1:8002 --redis redis://127.0.0.1/ --key-file keys --instance b
   rounds serve --http 127.0.0.1:8003 --redis redis://127.0.0.1/ --key-file keys --instance c"#;
 
-/// Where MCP is, and nothing else.
+/// The path of the MCP endpoint, the only one that is served.
 const PATH: &str = "/mcp";
 
-/// How long requests that are in flight may go on after a signal to stop.
+/// How long requests in flight may continue after a signal to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Where to serve, and how.
+/// Where and how to serve.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("transport").required(true).args(["http", "stdio"])))]
 pub(crate) struct Options {
     /// Serve streamable HTTP at http://ADDR/mcp, until SIGTERM or SIGINT
     ///
-    /// Port 0 takes a free one; `listening on http://ADDR/mcp` on stderr tells which. On a loopback
-    /// address requests for a loopback host are served. On any other address, --host or --any-host
-    /// has to say which. Web pages of other origins are refused.
+    /// Port 0 chooses a free port; `listening on http://ADDR/mcp` on stderr names it. On a loopback
+    /// address, requests for a loopback host are served. On any other address, --host or --any-host
+    /// is required. Requests from web pages of other origins are rejected.
     #[arg(long, value_name = "ADDR", verbatim_doc_comment)]
     http: Option<String>,
-    /// Serve requests for this host: a name or an address, with a port or without. Can be repeated
+    /// Serve requests for this host: a name or an address, with or without a port. Can be repeated
     ///
-    /// It keeps web pages from reaching the server under a name of their own. On a loopback address the
-    /// loopback names are served too.
+    /// This stops web pages from reaching the server through a host name of their own (DNS rebinding).
+    /// On a loopback address the loopback names are served too.
     #[arg(long, value_name = "NAME", conflicts_with = "stdio", value_parser = host, verbatim_doc_comment)]
     host: Vec<String>,
-    /// Serve requests for any host, also under names that somebody else made for this address
+    /// Serve requests for any host, which lets web pages reach the server through DNS rebinding
     #[arg(long, conflicts_with_all = ["stdio", "host"])]
     any_host: bool,
-    /// Serve clients of protocol version 2026-07-28 and later only, and keep no sessions
+    /// Serve only clients of protocol version 2026-07-28 and later, and keep no sessions
     #[arg(long)]
     modern_only: bool,
-    /// What serves HTTP: the endpoint of rounds, or rmcp's own service, for comparison
+    /// HTTP implementation: the endpoint of rounds, or rmcp's own service for comparison
     #[arg(long, value_name = "STACK", value_enum, default_value_t, conflicts_with = "stdio")]
     http_stack: HttpStack,
     /// Serve one client on stdin and stdout, until it closes stdin
     #[arg(long)]
     stdio: bool,
-    /// Seal with the keys of this file, and not with a random key that a restart forgets
+    /// Seal with the keys of this file instead of a random key that is lost on restart
     ///
-    /// It is read again on SIGHUP. A file that cannot be used then changes nothing.
+    /// The file is read again on SIGHUP. If it is not usable then, the keys stay unchanged.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Share this Redis with the other instances of a fleet: claims, legs for each other, the airline
+    /// Share this Redis with the other instances of a fleet: claims, messages between instances, the airline
     ///
-    /// All of them have the same keys and the same audience, which is also what their names in Redis begin with.
+    /// All instances need the same keys and the same audience, which is also the prefix of their keys in Redis.
     #[arg(long, value_name = "URL", requires = "key_file", verbatim_doc_comment)]
     redis: Option<String>,
-    /// Name this instance of a fleet, for those who read its logs [default: gallery]
+    /// Name of this instance of a fleet in logs [default: gallery]
     #[arg(long, value_name = "NAME", requires = "redis")]
     instance: Option<String>,
-    /// For how long an instance that says nothing is believed to be at work on a leg
+    /// Lease duration: how long an instance may go without renewing its claim on a leg
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     lease: Duration,
-    /// Name the service that the keys seal for [default with a key file: gallery]
+    /// Name of the service that the keys seal for [default with a key file: gallery]
     ///
-    /// Servers with the same keys and the same audience go on with each other's flows; others cannot.
+    /// Servers with the same keys and the same audience can continue each other's flows; other servers cannot.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     audience: Option<String>,
-    /// How long a person has to answer a question: 250ms, 90s, 10m, 1h
+    /// How long the user has to answer a question: 250ms, 90s, 10m, 1h
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
-    round_ttl: Duration,
-    /// How long a flow may take in all
+    round_lifetime: Duration,
+    /// How long a flow may take in total
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     flow_deadline: Duration,
-    /// Take the principal from this HTTP header; without the header it is nobody
+    /// Take the principal from this HTTP header; without the header the request has no principal
     ///
-    /// Nothing is verified: it is for trying out what happens when somebody else presents a state.
+    /// The header is not verified: use it to try out what happens when another principal presents a state.
     #[arg(long, value_name = "NAME", conflicts_with = "stdio")]
     principal_header: Option<HeaderName>,
     #[command(flatten)]
@@ -131,11 +131,11 @@ enum HttpStack {
     Rmcp,
 }
 
-/// Serves until the client leaves or a signal says stop.
+/// Serves until the client disconnects or a signal arrives.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     crate::log_to_stderr()?;
     let server = options.build().await?;
-    // Before anybody is told that the server is there, so that no signal is missed.
+    // Before the server is announced, so that no signal is missed.
     if let Some(file) = options.key_file {
         Reload::listen(file)?.start(server.clone());
     }
@@ -156,7 +156,7 @@ impl Options {
             None => gallery::rounds(),
             Some(url) => join(url, audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?,
         };
-        builder = builder.round_lifetime(self.round_ttl).flow_deadline(self.flow_deadline);
+        builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
         builder = builder.limits(Limits::default().with_lease(self.lease));
         if let Some(file) = &self.key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
@@ -184,7 +184,7 @@ async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
     let conversation = async {
         let running =
             server.serve(rounds::transport::stdio()).await.map_err(|error| Failure::Stdio(Box::new(error)))?;
-        // It ends with the client; that it ended is all there is to know.
+        // It ends when the client disconnects, for whatever reason.
         let _ = running.waiting().await;
         Ok(())
     };
@@ -203,7 +203,7 @@ async fn serve_http(
     crowd: &CrowdOptions,
 ) -> Result<(), Failure> {
     let (listener, local) = bind(address).await?;
-    // Before anybody is told that the server is there, so that no signal is missed.
+    // Before the server is announced, so that no signal is missed.
     let stop = Stop::listen()?;
     let config = hosts.configure(StreamableHttpServerConfig::default().with_json_response(true), local)?;
     announce(local);
@@ -218,7 +218,7 @@ async fn serve_http(
     Ok(())
 }
 
-/// The hosts whose requests are served.
+/// The hosts for which requests are served.
 struct Hosts {
     named: Vec<String>,
     any: bool,
@@ -236,8 +236,8 @@ impl Hosts {
         if !local.ip().is_loopback() {
             if self.named.is_empty() {
                 return Err(Failure::Usage(format!(
-                    "{local} is not a loopback address, so clients reach this server under a name that is not known \
-                     here: add --host NAME for each name, such as --host mcp.example.com, or --any-host"
+                    "{local} is not a loopback address, so clients reach this server under a host name that it \
+                     does not know: add --host NAME for each name, such as --host mcp.example.com, or --any-host"
                 )));
             }
             config.allowed_hosts.clear();
@@ -247,7 +247,7 @@ impl Hosts {
     }
 }
 
-/// A host as it is in a request: not a URL, and not a pattern.
+/// A host as it appears in a request: not a URL, and not a pattern.
 fn host(name: &str) -> Result<String, String> {
     let bare = name.parse::<Ipv6Addr>().is_ok();
     let is_host = |authority: Authority| !authority.host().is_empty() && !authority.as_str().contains(['@', '*']);
@@ -267,11 +267,11 @@ async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
 }
 
 fn announce(local: SocketAddr) {
-    // Where stderr is closed there is nobody to tell.
+    // If stderr is closed, the message is lost.
     let _ = writeln!(io::stderr(), "listening on http://{local}{PATH}");
 }
 
-/// Believes a header. Where it counts, the name comes from credentials that were verified.
+/// Takes the principal from a header without checks. In production, take it from verified credentials.
 #[derive(Clone)]
 struct Identified {
     /// Without one, no request has a principal.
@@ -307,9 +307,15 @@ impl Service<Request<Incoming>> for Identified {
                     let principal = Principal::new(name);
                     request.extensions_mut().insert(principal);
                 }
-                // Somebody, but who? To go on as nobody would be the wrong guess.
+                // A header that is empty or not text is a mistake. Serving the request without a principal would hide
+                // it.
                 Some(_) => {
-                    let mut response = Response::new(Full::from(format!("the {header} header names nobody")).boxed());
+                    let mut response = Response::new(
+                        Full::from(format!(
+                            "the {header} header is empty or is not text, so it does not name a principal: send a name"
+                        ))
+                        .boxed(),
+                    );
                     *response.status_mut() = StatusCode::BAD_REQUEST;
                     let text = HeaderValue::from_static("text/plain; charset=utf-8");
                     response.headers_mut().insert(CONTENT_TYPE, text);
@@ -327,7 +333,7 @@ impl Service<Request<Incoming>> for Identified {
     }
 }
 
-/// The signals that ask a server to stop. They are caught from the moment that this exists.
+/// The signals that ask a server to stop. They are caught as long as this value exists.
 struct Stop {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,

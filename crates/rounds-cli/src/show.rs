@@ -1,4 +1,4 @@
-//! Results and questions, as they are printed: for people, and as JSON.
+//! Results and questions as they are printed, as text and as JSON.
 
 use std::io::{self, IsTerminal};
 
@@ -15,7 +15,7 @@ use crate::{
     terminal::{clean, describe},
 };
 
-/// A result, as text. What is not text is named.
+/// A result as text. Other content is named.
 pub(crate) fn done(done: &Done) -> String {
     let parts: Vec<String> = match done {
         Done::Tool(result) if result.content.is_empty() => {
@@ -36,7 +36,7 @@ pub(crate) fn done(done: &Done) -> String {
     if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }
 
-/// What may be written to stdout of what a server wrote: everything to a file, nothing that a terminal would obey.
+/// A server's text for stdout: unchanged if stdout is a file, escaped if it is a terminal.
 pub(crate) fn for_stdout(text: String) -> String {
     if io::stdout().is_terminal() { clean::lines(&text) } else { text }
 }
@@ -44,19 +44,19 @@ pub(crate) fn for_stdout(text: String) -> String {
 fn block(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => format!("[an image: {}; --json has it]", image.mime_type),
-        ContentBlock::Audio(audio) => format!("[a recording: {}; --json has it]", audio.mime_type),
+        ContentBlock::Image(image) => format!("[an image: {}; use --json to get it]", image.mime_type),
+        ContentBlock::Audio(audio) => format!("[a recording: {}; use --json to get it]", audio.mime_type),
         ContentBlock::Resource(embedded) => contents(&embedded.resource),
         ContentBlock::ResourceLink(link) => format!("[a resource: {}]", link.uri),
-        _ => "[something else; --json has it]".to_owned(),
+        _ => "[other content; use --json to get it]".to_owned(),
     }
 }
 
 fn contents(contents: &ResourceContents) -> String {
     match contents {
         ResourceContents::TextResourceContents { text, .. } => text.clone(),
-        ResourceContents::BlobResourceContents { uri, .. } => format!("[bytes of {uri}; --json has them]"),
-        _ => "[something else; --json has it]".to_owned(),
+        ResourceContents::BlobResourceContents { uri, .. } => format!("[bytes of {uri}; use --json to get them]"),
+        _ => "[other content; use --json to get it]".to_owned(),
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn pending_json(status: &str, pending: &Pending) -> Value {
     json
 }
 
-/// A question that nobody has answered.
+/// A question as JSON.
 pub(crate) fn question(question: &AskedQuestion) -> Value {
     let (kind, more) = match question.kind() {
         QuestionKind::Form => ("form", json!({"fields": question.fields().iter().map(field).collect::<Vec<_>>()})),
@@ -124,7 +124,7 @@ fn field(field: &Field) -> Value {
     json
 }
 
-/// What is said about a call that was saved.
+/// The message about a call that was saved.
 pub(crate) fn saved(pending: &Pending, file: &str) -> String {
     let file = clean::line(file);
     let left = pending.expires_in().map(|left| format!(", for {}", duration::rough(left))).unwrap_or_default();
@@ -135,14 +135,14 @@ pub(crate) fn saved(pending: &Pending, file: &str) -> String {
             said.push_str(&format!("    {way}\n"));
         }
     }
-    said + &format!("`rounds resume {file}` goes on.\n")
+    said + &format!("`rounds resume {file}` continues.\n")
 }
 
 pub(crate) fn has_answers(pending: &Pending) -> bool {
     pending.open().len() < pending.questions().len()
 }
 
-/// What was typed for nothing, so that it need not be typed again.
+/// The answers of a call that failed, so that they need not be typed again.
 pub(crate) fn rescued(pending: &Pending) -> String {
     let form = |question: &AskedQuestion| match pending.answered(question.key())? {
         UserAnswer::Form(content) => Some((question.key().to_owned(), Value::Object(content.clone()))),
@@ -152,7 +152,7 @@ pub(crate) fn rescued(pending: &Pending) -> String {
     match forms.is_empty() {
         true => String::new(),
         false => clean::lines(&format!(
-            "rounds: this was answered, and --answers takes it from a file:\n{}\n",
+            "rounds: these were your answers; to reuse them, save them to a file and pass it to --answers:\n{}\n",
             Value::Object(forms)
         )),
     }

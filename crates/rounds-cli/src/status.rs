@@ -1,4 +1,4 @@
-//! How a call gets on, told on stderr: a spinner for those who look, and every leg for those who asked.
+//! Progress of a call on stderr: a spinner on a terminal, and every leg with `--verbose`.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -22,21 +22,21 @@ use crate::{
 pub(crate) struct Status {
     paint: Paint,
     verbose: bool,
-    /// Whether there is a spinner for those who wait: not where nobody would see it, and not when all is over.
+    /// Whether to show a spinner while waiting: only on a terminal, and not after the call has ended.
     spins: AtomicBool,
     spinner: Mutex<Option<Spinner>>,
     leg: Mutex<Leg>,
-    /// Whether the server has something to do, and nobody here.
+    /// Whether the server is working and no question is being answered here.
     at_work: AtomicBool,
 }
 
-/// The leg that is under way.
+/// The leg in flight.
 #[derive(Debug)]
 struct Leg {
     call: String,
     number: u32,
     began: Instant,
-    /// What goes with it.
+    /// What the leg carries.
     answers: usize,
     state: Option<usize>,
 }
@@ -56,7 +56,7 @@ impl Status {
         }
     }
 
-    /// Nothing happens here until the server speaks.
+    /// Shows the spinner until the server responds.
     pub(crate) fn wait(&self) {
         let mut spinner = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
         if self.spins.load(Ordering::Relaxed) && spinner.is_none() {
@@ -64,21 +64,21 @@ impl Status {
         }
     }
 
-    /// Something else is to be shown.
+    /// Removes the spinner before other output.
     pub(crate) fn pause(&self) {
         drop(self.spinner.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Nobody waits any more, whatever else comes to its end.
+    /// Removes the spinner for good.
     pub(crate) fn stop(&self) {
         self.spins.store(false, Ordering::Relaxed);
         self.pause();
     }
 
-    /// Says something of ours.
+    /// Prints a message of this program.
     pub(crate) fn say(&self, ours: &str) {
         self.pause();
-        // Where stderr is closed there is nobody to tell.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(io::stderr(), "rounds: {}", clean::lines(ours));
     }
 
@@ -100,7 +100,7 @@ impl Status {
             }
             Progress::Later { pending, wait } => {
                 let state = state(pending.state_bytes());
-                self.leg_says(&leg, "←", &format!("asks nothing, and to be called again; {state}; in {wait:?}"));
+                self.leg_says(&leg, "←", &format!("asks no question; call again in {wait:?}; {state}"));
                 leg.hold(pending);
                 self.wait();
             }
@@ -108,7 +108,7 @@ impl Status {
         }
     }
 
-    /// A legacy server asks while its leg is under way. When what comes back is dropped, we wait again.
+    /// A legacy server asks while its leg is in flight. Dropping the returned guard resumes waiting.
     pub(crate) fn interrupted_by(&self, question: &AskedQuestion) -> Interrupted<'_> {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = clean::short(question.message(), 60);
@@ -117,12 +117,12 @@ impl Status {
         Interrupted(self)
     }
 
-    /// Nothing is under way any more.
+    /// No leg is in flight any more.
     pub(crate) fn at_rest(&self) {
         self.at_work.store(false, Ordering::Relaxed);
     }
 
-    /// What to say to whoever stops it now.
+    /// The error for an interruption at this moment.
     pub(crate) fn interrupted(&self) -> Failure {
         if self.at_work.load(Ordering::Relaxed) { Failure::InterruptedLeg } else { Failure::Interrupted }
     }
@@ -130,9 +130,9 @@ impl Status {
     pub(crate) fn ended(&self, outcome: &DriveOutcome) {
         let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         let how = match outcome {
-            DriveOutcome::Done(done) if done.is_error() => "done, with an error of the tool",
+            DriveOutcome::Done(done) if done.is_error() => "done, with a tool error",
             DriveOutcome::Done(_) => "done",
-            _ => "goes on as a task",
+            _ => "continues as a task",
         };
         self.leg_says(&leg, "←", &format!("{how}; {:.1?}", leg.began.elapsed()));
         self.pause();
@@ -147,7 +147,7 @@ impl Status {
     }
 }
 
-/// A leg that waits for its own server to be answered.
+/// A leg that waits because its server has asked a question.
 pub(crate) struct Interrupted<'a>(&'a Status);
 
 impl Drop for Interrupted<'_> {

@@ -1,5 +1,5 @@
-//! The tour: one call by a client's own loop, the same by hand with a forgery in the middle, and every shape. What it
-//! prints, it has just seen happen.
+//! The tour: one call with rmcp's own client, the same call by hand with a forgery, and every shape. Everything it
+//! prints happened during this run.
 
 use std::{collections::BTreeSet, fmt::Write as _, pin::pin, time::Instant};
 
@@ -32,7 +32,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("weather_naive", "guard, naive"),
 ];
 
-/// Plays it all and tells about it.
+/// Plays all scenes and returns the story.
 pub(crate) async fn tell(paint: Paint) -> Result<String, Failure> {
     let began = Instant::now();
     let mut story = Story { paint, text: String::new() };
@@ -47,7 +47,7 @@ async fn automatic_loop(story: &mut Story) -> Result<(), Failure> {
     story.heading("1  One call: rmcp's own client, and the rounds happen inside its call_tool");
     let (server, events) = watched()?;
     let (ours, theirs) = duplex(1 << 16);
-    // It returns once it has heard from the client, and stops when the client is gone.
+    // `serve` returns after the handshake, and `waiting` when the client has disconnected.
     tokio::spawn(async move {
         if let Ok(running) = server.serve(theirs).await {
             let _ = running.waiting().await;
@@ -86,7 +86,7 @@ async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
     let state = asked.state();
     let length = story.paint.dim(&format!("({} characters in all)", state.len()));
     story.detail("state", &format!("{}... {length}", state.chars().take(24).collect::<String>()));
-    story.aside("sealed: the client carries it, and can neither read nor change it");
+    story.aside("sealed: the client carries it, but can neither read nor change it");
 
     let (forged, change) = forge(state);
     story.client("the same call as a new request, with");
@@ -95,20 +95,20 @@ async fn manual_loop(story: &mut Story) -> Result<(), Failure> {
     }
     story.detail("state", &change);
     let refused = answered(&asked, &yes()).tamper(|_| forged).send(&stage.client).await;
-    story.server("an error, the same for whatever is wrong with a state");
+    story.server("an error, the same for every invalid state");
     for name in ["code", "message", "data"] {
         story.detail(name, &refused.error()[name].to_string());
     }
     for refusal in stage.events.refusals() {
         story.say("log", &story.paint.red(&format!("{refusal:?}: {refusal}")));
     }
-    story.aside("the reason is in the event only, where the server's operator reads it");
+    story.aside("only the server's events have the reason, for its operator");
 
     story.client("the same answer, with the state as it came");
     let done = answered(&asked, &yes()).send(&stage.client).await;
     story.server(&done.result()["content"].to_string());
     let (legs, runs) = (stage.events.outcomes().len(), stage.events.runs("deploy"));
-    story.aside(&format!("legs: {legs}, handler runs: {runs}; it went on from where it had asked"));
+    story.aside(&format!("legs: {legs}, handler runs: {runs}; it continued from where it had asked"));
     Ok(())
 }
 
@@ -147,13 +147,13 @@ fn next_command(story: &mut Story, began: Instant) {
     story.heading("4  Next: talk to it yourself");
     let program = std::env::args().next().unwrap_or_else(|| "rounds".to_owned());
     story.line(&story.paint.bold(&format!("{program} serve --http 127.0.0.1:8000")));
-    story.line(&story.paint.dim("and from another terminal, to be asked:"));
+    story.line(&story.paint.dim("and from another terminal, to answer its question:"));
     story.line(&story.paint.bold(&format!("{program} call http://127.0.0.1:8000/mcp weather_h location=Tokyo")));
     story.line("");
     story.line(&story.paint.dim(&format!("All of this happened in the last {} ms.", began.elapsed().as_millis())));
 }
 
-/// Calls a tool once, answers all that it asks, and counts.
+/// Calls a tool once, answers all its questions, and counts.
 async fn play(shape: &str, era: Era) -> Result<Counted, Failure> {
     let stage = Stage::new(era).await?;
     let call = stage.client.start("tools/call", json!({"name": shape, "arguments": place()})).await;
@@ -176,7 +176,7 @@ async fn play(shape: &str, era: Era) -> Result<Counted, Failure> {
     })
 }
 
-/// A server of its own for each scene, so that what is counted belongs to it.
+/// A new server for each scene, so that every count belongs to that scene.
 struct Stage {
     client: Client,
     server: Rounds<Gallery>,
@@ -193,7 +193,7 @@ impl Stage {
         Ok(Self { client, server, events })
     }
 
-    /// Waits for a response. What the server pushes meanwhile, as the legacy era has it, is answered and counted.
+    /// Waits for a response. Answers and counts the questions that a legacy server pushes meanwhile.
     async fn finish(&self, call: InFlight) -> (Leg, usize) {
         let mut leg = pin!(call.finish());
         let mut pushed = 0;
@@ -235,7 +235,7 @@ fn answered(asked: &Asked, answer: &Value) -> Retry {
     asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer.clone()))
 }
 
-/// The state with one character changed, and which. The middle is well inside of what is encrypted.
+/// Changes one character of the state, and describes the change. The middle of a state is inside the ciphertext.
 fn forge(state: &str) -> (String, String) {
     let place = state.len() / 2;
     let (before, rest) = state.split_at(place);
@@ -249,7 +249,7 @@ fn plain(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What was counted in one call.
+/// The counts of one call.
 struct Counted {
     asked: usize,
     runs: usize,
@@ -258,7 +258,7 @@ struct Counted {
     result: String,
 }
 
-/// A shape, called once by a client of either era.
+/// A shape, called once by a client of each era.
 struct Row {
     shape: &'static str,
     written: &'static str,
@@ -267,7 +267,8 @@ struct Row {
 }
 
 impl Row {
-    /// The clients to whom it is one: a call is one entry in the audit, however many rounds it takes.
+    /// The clients for which the effect ran more than once. A call is one entry in the audit, however many rounds it
+    /// takes.
     fn footguns(&self) -> impl Iterator<Item = (&'static str, &'static str, &Counted)> {
         let clients = [(self.shape, "modern", &self.modern), (self.shape, "legacy", &self.legacy)];
         clients.into_iter().filter(|(_, _, counted)| counted.audited > 1)
@@ -296,7 +297,7 @@ const HEADER: [[&str; COLUMNS]; 2] = [
     ["shape", "written as", "asked", "runs", "audited", "state", "asked", "runs", "audited"],
 ];
 
-/// Text in the making. Writing to a string cannot fail, so nothing here does.
+/// The text of the tour. Writing to a string cannot fail.
 struct Story {
     paint: Paint,
     text: String,
@@ -365,7 +366,7 @@ impl Story {
     }
 }
 
-/// Words to the left, numbers to the right.
+/// Aligns text to the left and numbers to the right.
 fn align(cells: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     let mut line = String::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {

@@ -1,9 +1,9 @@
-//! What others wrote, made fit for a terminal: nothing in it can move the cursor, turn text around or hide.
+//! Untrusted text made safe for a terminal: it cannot move the cursor, reverse text or hide characters.
 
 use rounds::client::is_harmless;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// One line: also of a text that has several.
+/// The text on one line.
 pub(crate) fn line(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,13 +16,13 @@ pub(crate) fn line(text: &str) -> String {
     cleaned
 }
 
-/// Lines, as they were.
+/// The text with its lines kept.
 pub(crate) fn lines(text: &str) -> String {
     let lines = text.split('\n').map(|one| line(one.strip_suffix('\r').unwrap_or(one)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Lines that fit this many columns, broken between words where there are any.
+/// Lines of at most this many columns, broken between words if possible.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut wrapped = Vec::new();
     for one in lines(text).split('\n') {
@@ -47,7 +47,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     wrapped
 }
 
-/// At most this many characters of a line.
+/// At most this many characters, on one line.
 pub(crate) fn short(text: &str, most: usize) -> String {
     let text = line(text);
     if text.chars().count() <= most {
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(wrapped("", 5), [""]);
     }
 
-    /// By looking at the whole line for each of them, it would take hours.
+    /// A loop that measures the whole line for each mark would take hours.
     #[test]
     fn a_text_of_a_million_marks_without_a_width_is_broken_all_the_same() {
         assert_eq!(wrapped(&("e".to_owned() + &"\u{301}".repeat(1_000_000) + " end"), 3).len(), 2);

@@ -1,4 +1,4 @@
-//! One field of a form, from the form model alone: what it takes, in words, and what somebody typed into it.
+//! One field of a form: the description of what it accepts, and the parser of what the user typed.
 
 use rounds::{
     client::{Choice, Field, FieldKind, TextFormat},
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::clean;
 
-/// What a field takes, in a few words. Choices are listed where there is room for that; here they are counted.
+/// Describes what a field accepts, in a few words. Choices are listed below the field; here they are only counted.
 pub(crate) fn describe(field: &Field) -> String {
     match &field.kind {
         FieldKind::Text { min_length, max_length, format } => {
@@ -64,11 +64,11 @@ pub(super) fn choices(field: &Field) -> &[Choice] {
     }
 }
 
-/// The value that somebody typed. Choices may also be given by their numbers in the list.
+/// Parses what the user typed. A choice may also be given by its number in the list.
 pub(super) fn read(field: &Field, text: &str) -> Result<Value, InvalidAnswer> {
     match &field.kind {
         FieldKind::Choice { .. } => field.check(&json!(meant(field, text))),
-        // The name of a choice may have commas in it.
+        // The name of a choice may contain commas.
         FieldKind::Choices { .. } if text.trim().is_empty() || field.choice(text).is_none() => {
             let chosen = text.split(',').filter(|one| !one.trim().is_empty()).map(|one| meant(field, one));
             field.check(&chosen.collect())
@@ -77,26 +77,26 @@ pub(super) fn read(field: &Field, text: &str) -> Result<Value, InvalidAnswer> {
     }
 }
 
-/// The value of the choice that was meant, by its name, or by its number unless a choice is itself called so.
+/// The value of the chosen choice: by its name, or by its number unless a choice has that name.
 fn meant<'a>(field: &'a Field, text: &'a str) -> &'a str {
     let text = text.trim();
     let by_number = || choices(field).get(text.parse::<usize>().ok()?.checked_sub(1)?);
     field.choice(text).or_else(by_number).map_or(text, |choice| &choice.value)
 }
 
-/// What is wrong with what was typed, to somebody who looks at the field.
+/// The message for an invalid input, next to the field.
 pub(super) fn tell(field: &Field, problem: &InvalidAnswer) -> String {
     let said = problem.to_string();
     match &field.kind {
-        FieldKind::Choice { .. } => "that is none of these: a number or a name is enough".to_owned(),
+        FieldKind::Choice { .. } => "that is not one of these: type a number or a name".to_owned(),
         FieldKind::Choices { .. } if said.contains("must be one of") => {
-            "that is none of these: numbers or names, with commas between them".to_owned()
+            "that is not one of these: type numbers or names, with commas between them".to_owned()
         }
         _ => said.strip_prefix(&format!("`{}` ", field.name)).unwrap_or(&said).to_owned(),
     }
 }
 
-/// A value of this field as a person reads it.
+/// A value of this field for display.
 pub(super) fn show(field: &Field, value: &Value) -> String {
     let title = |value: &Value| {
         let chosen = choices(field).iter().find(|choice| value.as_str() == Some(&choice.value));

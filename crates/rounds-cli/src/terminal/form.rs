@@ -1,4 +1,4 @@
-//! Forms: filled in field by field, reviewed, and only then let go.
+//! Forms: filled in field by field, reviewed, and only then sent.
 
 use rmcp::model::JsonObject;
 use rounds::client::{AskedQuestion, Field, FieldKind, UserAnswer};
@@ -6,10 +6,10 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Command, Left, Terminal, Typed, clean, field, is_start_of, time_left};
 
-/// How much of a schema is shown.
+/// How many characters of a schema are shown.
 const LONGEST_SCHEMA: usize = 400;
 
-/// What became of a prompt for a field.
+/// Outcome of the prompt for a field.
 enum Filled {
     Next,
     Back,
@@ -17,11 +17,14 @@ enum Filled {
 }
 
 impl Terminal {
-    /// Has a form filled in and reviewed.
+    /// Prompts for a form's fields, and lets the user review them.
     pub(super) async fn fill_in(&self, question: &AskedQuestion) -> Result<UserAnswer, Left> {
         let mut content = question.prefilled();
         if !question.fields().is_empty() {
-            self.say(&self.paint.dim("Enter takes what is in [brackets]; :decline, :cancel and :help at any time."));
+            self.say(&self.paint.dim(
+                "Enter takes the value in [brackets]; :decline, :cancel and :help work at any \
+                                      time.",
+            ));
         }
         loop {
             if let Some(over) = self.fill_fields(question, &mut content).await? {
@@ -40,7 +43,7 @@ impl Terminal {
         }
     }
 
-    /// Goes through the fields, until all have been seen or the question is over without them.
+    /// Prompts for the fields in order, until all are done or the user declines or cancels.
     async fn fill_fields(
         &self,
         question: &AskedQuestion,
@@ -70,7 +73,7 @@ impl Terminal {
                 Typed::Command(Command::Cancel) => return Ok(Filled::Over(UserAnswer::Cancel)),
                 Typed::Command(Command::Back) => return Ok(Filled::Back),
                 Typed::Command(Command::Skip) if field.required => {
-                    self.wrong("it is required and cannot be left out; :decline and :cancel can be said instead");
+                    self.wrong("it is required and cannot be left out; answer it, or type :decline or :cancel");
                     continue;
                 }
                 Typed::Command(_) => {
@@ -83,9 +86,10 @@ impl Terminal {
                 if held.is_some() || !field.required {
                     return Ok(Filled::Next);
                 }
-                // Of several choices, none may be enough. Of anything else, nothing is no answer.
+                // For several choices, an empty selection can be valid. For any other required field, an empty line is
+                // not an answer.
                 if !matches!(field.kind, FieldKind::Choices { .. }) {
-                    self.wrong("it is required; :decline and :cancel can be said instead");
+                    self.wrong("it is required; answer it, or type :decline or :cancel");
                     continue;
                 }
             }
@@ -119,7 +123,7 @@ impl Terminal {
         }
     }
 
-    /// Shows what would be sent. Nothing comes back if it is to be changed.
+    /// Shows what would be sent. Returns `None` if the user wants to edit it.
     async fn review(
         &self,
         question: &AskedQuestion,
@@ -138,7 +142,7 @@ impl Terminal {
             let value = value.unwrap_or_else(|| self.paint.dim("(left out)"));
             self.say(&format!("  {label}{}  {value}", " ".repeat(width - label.width())));
         }
-        // A question with nothing to fill in asks for consent, and that is not given by pressing a key too often.
+        // A question without fields asks for consent, which must not be given by pressing Enter once too often.
         let sends = if fields.is_empty() { "Agree? yes," } else { "Send it? [yes], edit," };
         loop {
             let text = match self.prompt(&format!("{sends} decline or cancel >")).await? {
@@ -153,7 +157,7 @@ impl Terminal {
                 text if is_start_of(text, "edit") && !fields.is_empty() => return Ok(None),
                 text if is_start_of(text, "decline") => return Ok(Some(UserAnswer::Decline)),
                 text if is_start_of(text, "cancel") => return Ok(Some(UserAnswer::Cancel)),
-                _ => self.wrong("say one of these words, or its first letter"),
+                _ => self.wrong("type one of these words, or its first letter"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lines that a person types.
+//! Lines that the user types.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use tokio::sync::{
     mpsc::{UnboundedReceiver, unbounded_channel},
 };
 
-/// Reads stdin line by line, in a thread of its own: a read cannot be called off, and a question can.
+/// Reads stdin line by line in a separate thread: a question can be cancelled, but a read cannot.
 #[derive(Debug)]
 pub(crate) struct Lines(Mutex<Reader>);
 
@@ -19,7 +19,7 @@ pub(crate) struct Lines(Mutex<Reader>);
 struct Reader {
     wanted: Sender<()>,
     typed: UnboundedReceiver<io::Result<Option<String>>>,
-    /// Whether the thread reads. Between questions it does not, so that what is typed then waits in the terminal.
+    /// Whether the thread is reading. Between questions it is not, so that input typed then stays in the terminal.
     reads: bool,
 }
 
@@ -35,7 +35,7 @@ impl Lines {
         Self(Mutex::new(Reader { wanted, typed, reads: false }))
     }
 
-    /// Forgets what was typed so far: it was not meant for what is about to be shown.
+    /// Discards what was typed so far, because it was not meant for the next prompt.
     pub(crate) async fn forget(&self) {
         let mut reader = self.0.lock().await;
         discard();
@@ -44,13 +44,14 @@ impl Lines {
         }
     }
 
-    /// The next line, without its end; nothing at the end of the input.
+    /// The next line without its line end; `None` at the end of the input.
     pub(crate) async fn next(&self) -> io::Result<Option<String>> {
         let mut reader = self.0.lock().await;
         if !reader.reads {
             reader.reads = reader.wanted.send(()).is_ok();
         }
-        // If a question was called off, the thread may still read for it. The line is taken for the one that is shown.
+        // If a question was cancelled, the thread may still be reading for it. Its line then answers the prompt that is
+        // shown now.
         let line = reader.typed.recv().await;
         reader.reads = false;
         line.unwrap_or(Ok(None))
@@ -59,7 +60,7 @@ impl Lines {
 
 #[cfg(unix)]
 fn discard() {
-    // Where it cannot be done there is nothing to discard.
+    // If flushing fails, there is nothing to discard.
     let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 

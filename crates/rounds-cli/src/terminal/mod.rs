@@ -1,5 +1,5 @@
-//! A person at a terminal: what they are shown, and what they say to it. All of it goes to stderr, so that stdout has
-//! results only. Whatever a server wrote is cleaned first, and its question stands behind a bar that nothing else has.
+//! Prompts at a terminal. All output goes to stderr, because stdout is for results. Text of a server is cleaned first,
+//! and its question is shown behind a bar that no other text has.
 
 pub(crate) mod clean;
 mod field;
@@ -22,43 +22,43 @@ use self::lines::Lines;
 pub(crate) use self::{field::describe, spinner::Spinner};
 use crate::{colour::Paint, duration};
 
-/// How wide text is, at most: longer lines are hard to read.
+/// Maximum width of text: longer lines are hard to read.
 const WIDEST: usize = 100;
 
-/// Whether there is a person to ask: somebody who types, and who sees what is asked.
+/// Whether a person can be asked: both stdin and stderr are terminals.
 pub(crate) fn is_there() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// A person, by way of stdin and stderr.
+/// A person at stdin and stderr.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     paint: Paint,
     lines: Lines,
-    /// How many questions there are in this round, and how many of them were shown.
+    /// Number of questions in this round, and how many of them were shown.
     questions: AtomicUsize,
     shown: AtomicUsize,
 }
 
-/// Why a person has not answered. Nothing was said in their name.
+/// Reason why a person has not answered. No answer was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Left {
-    #[error("the input has ended, and nothing was answered")]
+    #[error("the input ended before an answer, so nothing was sent")]
     End,
     #[error("cannot read what is typed")]
     Io(#[from] io::Error),
-    #[error("it asks for something that nobody can type")]
+    #[error("it asks for something that cannot be typed at a terminal")]
     NotTypable,
 }
 
-/// What was said at a prompt.
+/// What the user typed at a prompt.
 #[derive(Debug, PartialEq, Eq)]
 enum Typed {
     Text(String),
     Command(Command),
 }
 
-/// What can be said at every prompt.
+/// Commands that work at every prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Command {
     Decline,
@@ -70,10 +70,10 @@ enum Command {
 
 const COMMANDS: [(&str, Command, &str); 5] = [
     (":decline", Command::Decline, "say no: the server is told that you declined"),
-    (":cancel", Command::Cancel, "put the question away: the server is told that you neither agreed nor declined"),
-    (":back", Command::Back, "return to the field before"),
+    (":cancel", Command::Cancel, "dismiss the question: the server is told that you neither agreed nor declined"),
+    (":back", Command::Back, "return to the previous field"),
     (":skip", Command::Skip, "leave an optional field out"),
-    (":help", Command::Help, "show this; a text that begins with a colon is typed with two"),
+    (":help", Command::Help, "show this; to type a text that begins with a colon, type two colons"),
 ];
 
 impl Terminal {
@@ -82,13 +82,13 @@ impl Terminal {
         Self { paint: Paint::on(&io::stderr()), lines: Lines::new(), questions, shown }
     }
 
-    /// So many questions are about to be asked.
+    /// Sets the number of questions in the round that begins.
     pub(crate) fn expect(&self, questions: usize) {
         self.questions.store(questions, Ordering::Relaxed);
         self.shown.store(0, Ordering::Relaxed);
     }
 
-    /// Shows a question, and has it answered. What comes back fits the question.
+    /// Shows a question, and returns the user's answer. It has been checked.
     pub(crate) async fn ask(&self, question: &AskedQuestion) -> Result<UserAnswer, Left> {
         self.lines.forget().await;
         self.show_who_asks(question);
@@ -99,7 +99,7 @@ impl Terminal {
         }
     }
 
-    /// Asks something of our own, to which the answer is yes or no, and one of them that of Enter.
+    /// Asks a yes-or-no question of this program. `by_enter` is the answer for Enter.
     pub(crate) async fn agrees(&self, ours: &str, by_enter: bool) -> Result<bool, Left> {
         self.lines.forget().await;
         let answers = if by_enter { "[yes] or no" } else { "yes or [no]" };
@@ -123,7 +123,7 @@ impl Terminal {
         self.quote(question.message());
     }
 
-    /// What the server says, behind a bar.
+    /// Shows the server's question, behind a bar.
     fn quote(&self, theirs: &str) {
         for line in clean::wrapped(theirs, columns() - 2) {
             let line = format!("{} {}", self.paint.green("│"), self.paint.bold(&line));
@@ -131,7 +131,7 @@ impl Terminal {
         }
     }
 
-    /// What the server says about something, indented and less loud.
+    /// Shows the server's text about a field, indented and dimmed.
     fn note(&self, theirs: &str) {
         for line in clean::wrapped(theirs, columns() - 4) {
             self.say(&format!("    {}", self.paint.dim(&line)));
@@ -139,7 +139,7 @@ impl Terminal {
     }
 
     fn say(&self, ours: &str) {
-        // Where stderr is closed there is nobody to tell.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(io::stderr(), "{ours}");
     }
 
@@ -157,13 +157,13 @@ impl Terminal {
             };
             prompted.answered = true;
             if line.contains(|c: char| c.is_control() && c != '\t') {
-                self.wrong("there are keys in it that are no text, as those with arrows; type it again");
+                self.wrong("the line contains keys that are not text, such as arrow keys; type it again");
                 continue;
             }
             match Typed::of(&line) {
                 Some(Typed::Command(Command::Help)) => self.help(),
                 Some(typed) => return Ok(typed),
-                None => self.wrong(&format!("{line} is no command; :help shows them")),
+                None => self.wrong(&format!("{line} is not a command; :help lists them")),
             }
         }
     }
@@ -180,8 +180,8 @@ impl Terminal {
     }
 }
 
-/// A prompt. If it is not answered, be it that the input ended, the server took its question back or the person stopped,
-/// what is said next begins on a line of its own.
+/// A prompt. If it is not answered, because the input ended, the server withdrew its question or the user stopped, the
+/// next output begins on a new line.
 struct Prompted {
     answered: bool,
 }
@@ -195,7 +195,7 @@ impl Drop for Prompted {
 }
 
 impl Typed {
-    /// What a line says; nothing if it is a command that there is not.
+    /// Parses a line; `None` if it is an unknown command.
     fn of(line: &str) -> Option<Self> {
         let Some(command) = line.strip_prefix(':') else { return Some(Self::Text(line.to_owned())) };
         if command.starts_with(':') {
@@ -207,21 +207,21 @@ impl Typed {
     }
 }
 
-/// Whether somebody began to type this.
+/// Whether the text is the beginning of this word.
 fn is_start_of(text: &str, word: &str) -> bool {
     !text.is_empty() && word.starts_with(&text.to_lowercase())
 }
 
-/// How long there is to answer, in words to put behind others.
+/// The time that is left to answer, to append to a message.
 fn time_left(question: &AskedQuestion) -> String {
     match question.expires_in() {
         None => String::new(),
-        Some(left) if left.is_zero() => " (its time is up)".to_owned(),
+        Some(left) if left.is_zero() => " (its time has expired)".to_owned(),
         Some(left) => format!(" ({} left)", duration::rough(left)),
     }
 }
 
-/// How wide text may be.
+/// Width of text in columns.
 fn columns() -> usize {
     width().filter(|columns| *columns > 0).unwrap_or(80).clamp(20, WIDEST)
 }

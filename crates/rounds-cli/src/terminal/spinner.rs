@@ -1,4 +1,4 @@
-//! A spinner, for as long as there is nothing to do but wait.
+//! A spinner that is shown while the program waits for the server.
 
 use std::{
     io::{self, Write},
@@ -13,11 +13,11 @@ use crate::duration;
 const TURN: Duration = Duration::from_millis(120);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// Turns on stderr until it is dropped, and leaves nothing behind.
+/// Spins on stderr until it is dropped, and then erases itself.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     turning: AbortHandle,
-    /// Whether there is something to wipe away; nothing once it has stopped.
+    /// Whether a frame has been drawn; `None` once it has stopped.
     drawn: Arc<Mutex<Option<bool>>>,
 }
 
@@ -34,7 +34,7 @@ impl Drop for Spinner {
         self.turning.abort();
         let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner).take();
         if drawn == Some(true) {
-            // Where stderr is closed there is nobody to see it.
+            // If stderr is closed, nothing needs to be erased.
             let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
@@ -43,7 +43,7 @@ impl Drop for Spinner {
 async fn turn(drawn: Arc<Mutex<Option<bool>>>) {
     let began = Instant::now();
     let mut turns = interval(TURN);
-    // The first tick is at once, and most servers are faster than the second.
+    // The first tick is immediate, and most servers answer before the second.
     turns.tick().await;
     for frame in FRAMES.into_iter().cycle() {
         turns.tick().await;
