@@ -1,4 +1,5 @@
-//! `call` without a terminal: answers that were given beforehand, results on stdout, and everything else on stderr.
+//! `call` without a terminal: answers that were given on the command line, results on stdout, and everything else on
+//! stderr.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::{
     request::{METRIC, audit},
 };
 
-/// `rounds serve`, as a command to start.
+/// The command that starts `rounds serve`.
 pub(crate) fn served_on_pipes() -> String {
     format!("'{}' serve --stdio", env!("CARGO_BIN_EXE_rounds"))
 }
@@ -117,7 +118,7 @@ async fn an_answer_that_does_not_fit_is_not_sent() {
     }
     let ended = run(&["call", &raw.url, "tool", "--answer", "details.meal=v", "--answer", "pay=perhaps"]).await;
     ended.failed("the answer to \"pay\" does not fit, and was not sent: a page takes accept, decline or cancel");
-    assert!(raw.heard().iter().all(|leg| leg["inputResponses"].is_null()), "nothing was answered");
+    assert!(raw.heard().iter().all(|leg| leg["inputResponses"].is_null()), "no answer was sent");
 }
 
 #[tokio::test]
@@ -125,12 +126,12 @@ async fn a_question_without_an_answer_is_an_error_that_says_what_could_be_answer
     let server = Server::start(&[]).await;
     run(&["call", &server.url, "weather_e", "location=Tokyo"]).await.failed(
         "there is no answer to \"units\", which asks: Which units?\n  --answer 'units.units=metric|imperial'\n\
-         --save FILE stops here instead, and `rounds resume FILE` goes on.",
+         --save FILE stops here instead, and `rounds resume FILE` continues.",
     );
     let legacy = run(&["call", &server.url, "weather_h", "location=Tokyo", "--era", "legacy"]).await;
     legacy.failed(
         "there is no answer to \"Which units?\", which asks: Which units?\n  --answer 'units=metric|imperial'\n\
-         It is asked over a live connection, so the call cannot be saved and answered later.",
+         The question came over a live connection, so the call cannot be saved and answered later.",
     );
 }
 
@@ -168,7 +169,7 @@ async fn json_is_the_result_or_the_questions() {
     assert_eq!((&question["key"], &question["message"]), (&json!("units"), &json!("Which units?")));
     assert_eq!(question["fields"][0]["choices"][1], json!({"value": "imperial", "title": "imperial"}));
     assert!(asks["expiresInSeconds"].as_u64().unwrap() <= 600, "{asks}");
-    assert!(!ended.stdout.contains("r1."), "a state is nobody's business: {ended:?}");
+    assert!(!ended.stdout.contains("r1."), "a state is not printed: {ended:?}");
 }
 
 #[tokio::test]
@@ -211,7 +212,7 @@ async fn an_answer_to_what_was_not_asked_is_told() {
     let raw = Raw::start([says("done")]).await;
     let ended = run(&["call", &raw.url, "tool", "--answer", "unit=metric"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"), "{ended:?}");
-    assert_eq!(ended.stderr, "rounds: nothing was asked that the answer \"unit\" is for\n");
+    assert_eq!(ended.stderr, "rounds: the answer \"unit\" was not used: no question asked for it\n");
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
-//! `call` against servers that are not there, not MCP or not well: each ends by itself, with a short error.
+//! `call` against servers that are missing, are not MCP servers or are broken: each call ends by itself, with a short
+//! error.
 
 use serde_json::json;
 
 use crate::{
-    process::{Ended, nobodys_address, run},
+    process::{Ended, run, unused_address},
     raw::{Raw, asks, form, says},
 };
 
@@ -17,14 +18,14 @@ fn short(ended: &Ended, words: &str) {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_told_in_a_sentence() {
-    let nobody = nobodys_address();
+    let unused = unused_address();
     for scheme in ["http", "https"] {
-        short(&run(&["call", &format!("{scheme}://{nobody}/mcp"), "tool"]).await, "Connection refused");
+        short(&run(&["call", &format!("{scheme}://{unused}/mcp"), "tool"]).await, "Connection refused");
     }
     short(&run(&["call", "--stdio", "no-such-program", "tool"]).await, "cannot start no-such-program: ");
     short(
         &run(&["call", "--stdio", "sh -c 'exit 3'", "tool"]).await,
-        "has ended without a word of MCP: exit status: 3",
+        "ended without sending an MCP message: exit status: 3",
     );
 }
 
@@ -66,13 +67,13 @@ async fn what_a_server_says_is_not_said_twice() {
 
 #[tokio::test]
 async fn a_server_that_says_nothing_has_as_long_as_the_timeout() {
-    // It takes connections and requests, and answers none.
+    // It accepts connections and requests, and answers none.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", silent.local_addr().unwrap());
     for at in [&[url.as_str()][..], &["--stdio", "sleep 600"]] {
         for era in ["auto", "modern", "legacy"] {
             let ended = run(&[&["call"], at, &["tool", "--era", era, "--timeout", "200ms"]].concat()).await;
-            short(&ended, "has not said who it is within 200ms; --timeout gives it longer");
+            short(&ended, "did not complete the MCP handshake within 200ms; allow more time with --timeout");
         }
     }
 }
@@ -83,7 +84,7 @@ async fn a_server_that_does_not_come_to_an_end_has_as_long_as_the_timeout() {
     let ended = run(&["call", &raw.url, "tool", "--timeout", "700ms"]).await;
     short(
         &ended,
-        "the server has not finished within 700ms, not counting the time in which it was being answered; --timeout",
+        "the server did not finish within 700ms, not counting the time it waited for answers; allow more time",
     );
 }
 
@@ -91,14 +92,14 @@ async fn a_server_that_does_not_come_to_an_end_has_as_long_as_the_timeout() {
 async fn a_command_line_that_makes_no_sense_is_not_sent_anywhere() {
     for (args, words) in [
         (&["call"][..], "required"),
-        (&["call", "ftp://server.example", "tool"], "is no http:// or https:// URL"),
-        (&["call", "weather", "location=Tokyo"], "is no http:// or https:// URL"),
-        (&["call", "http://127.0.0.1:1/mcp"], "what is to be called is missing"),
+        (&["call", "ftp://server.example", "tool"], "is not an http:// or https:// URL"),
+        (&["call", "weather", "location=Tokyo"], "is not an http:// or https:// URL"),
+        (&["call", "http://127.0.0.1:1/mcp"], "the name of the tool, prompt or resource is missing"),
         (&["call", "http://127.0.0.1:1/mcp", "tool", "location"], "write NAME=TEXT or NAME:=JSON"),
         (&["call", "http://127.0.0.1:1/mcp", "tool", "n:=three"], "is not JSON"),
         (&["call", "http://127.0.0.1:1/mcp", "tool", "--answer", "units"], "write NAME=TEXT or NAME:=JSON"),
         (&["call", "http://127.0.0.1:1/mcp", "--resource", "a://b", "n=3"], "a resource takes no arguments"),
-        (&["call", "--stdio", "'", "tool"], "is no command"),
+        (&["call", "--stdio", "'", "tool"], "is not a command"),
         (&["resume"], "required"),
     ] {
         let ended = run(args).await;

@@ -1,4 +1,5 @@
-//! `call` and the HTTP of servers of all sorts: responses that are too long, and how a server says that it knows only the legacy era.
+//! `call` over HTTP with servers of all kinds: responses that are too long, and the ways in which a server rejects the
+//! modern era.
 
 use std::{
     convert::Infallible,
@@ -20,7 +21,7 @@ use crate::{
     raw::says,
 };
 
-/// A server that answers by this function: a message, and the headers that matter here.
+/// A server that answers with this function of the message and its headers.
 struct Odd {
     url: String,
     serving: AbortHandle,
@@ -55,14 +56,14 @@ fn discovered() -> Value {
     }})
 }
 
-/// A reply, as an answer to this message.
+/// A reply to this message.
 fn to(message: &Value, mut reply: Value) -> String {
     reply["jsonrpc"] = json!("2.0");
     reply["id"] = message["id"].clone();
     reply.to_string()
 }
 
-/// A response of which there is always more, without a length.
+/// A response body that never ends, without a length.
 struct Endless(&'static str);
 
 impl http_body::Body for Endless {
@@ -82,7 +83,7 @@ impl http_body::Body for Endless {
 
 #[track_caller]
 fn is_too_long(ended: &Ended, most: &str) {
-    ended.failed(&format!("the server has sent more than {most} in one message; --response-limit allows more"));
+    ended.failed(&format!("the server sent more than {most} in one message; allow more with --response-limit"));
 }
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn a_response_may_be_as_long_as_the_option_says() {
     }
 }
 
-/// More than rmcp allows, and less.
+/// One line above rmcp's own limit, and one below it.
 #[tokio::test]
 async fn a_line_of_a_command_may_be_as_long_as_the_option_says() {
     let answer = |id: u32, reply: Value| to(&json!({"id": id}), reply);
@@ -140,7 +141,7 @@ async fn a_line_of_a_command_may_be_as_long_as_the_option_says() {
 
 #[tokio::test]
 async fn a_command_that_writes_without_an_end_is_not_read_for_ever() {
-    // The shell stays, and with it the other end of our pipe.
+    // The shell keeps running and holds the other end of the pipe.
     let endless = "tr '\\0' x < /dev/zero; true";
     for script in [endless.to_owned(), format!("read discover; {endless}")] {
         let command = format!("sh -c {}", shlex::try_quote(&script).unwrap());
@@ -148,7 +149,7 @@ async fn a_command_that_writes_without_an_end_is_not_read_for_ever() {
     }
 }
 
-/// Some servers of the legacy era refuse to be discovered in ways that are no answer to it.
+/// Some legacy servers reject `server/discover` with a response that is not a valid answer to it.
 #[tokio::test]
 async fn a_server_of_the_legacy_era_is_found_however_it_refuses_to_be_discovered() {
     let unknown = json!({"code": -32601, "message": "no such method"});
@@ -192,8 +193,8 @@ async fn a_server_of_the_legacy_era_is_found_however_it_refuses_to_be_discovered
 async fn what_a_server_says_by_its_status_is_told_in_a_sentence() {
     let error = json!({"error": {"code": -32603, "message": "out of order"}});
     for (status, kind, words) in [
-        (401, "text/plain", "wants to know who you are: --bearer TOKEN"),
-        (403, "text/plain", "the token does not allow this"),
+        (401, "text/plain", "requires authentication: pass a token with --bearer"),
+        (403, "text/plain", "the token does not permit this"),
         (429, "application/json", "HTTP 429"),
         (503, "text/html", "HTTP 503"),
         (500, "application/json", "error -32603: out of order"),

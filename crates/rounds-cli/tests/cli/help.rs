@@ -1,4 +1,4 @@
-//! What is said to those who ask, and to those who mistype.
+//! Help texts, and the errors for wrong options.
 
 use crate::process::{rounds, run};
 
@@ -24,9 +24,9 @@ async fn serve_takes_one_of_http_and_stdio() {
 #[tokio::test]
 async fn an_argument_that_makes_no_sense_is_told_what_would() {
     for (args, words) in [
-        (["--round-ttl", "10"], "it has no unit: write 10s for seconds"),
-        (["--round-ttl", "soon"], "a duration is a whole number and a unit"),
-        (["--flow-deadline", "1d"], "`d` is no unit: use ms, s, m or h"),
+        (["--round-lifetime", "10"], "it has no unit: write 10s for seconds"),
+        (["--round-lifetime", "soon"], "a duration is a whole number and a unit"),
+        (["--flow-deadline", "1d"], "`d` is not a unit: use ms, s, m or h"),
         (["--audience", ""], "a value is required"),
         (["--principal-header", "x user"], "invalid HTTP header name"),
     ] {
@@ -38,7 +38,7 @@ async fn an_argument_that_makes_no_sense_is_told_what_would() {
 
 #[tokio::test]
 async fn a_lifetime_of_nothing_is_refused() {
-    let ended = run(&["serve", "--stdio", "--round-ttl", "0s"]).await;
+    let ended = run(&["serve", "--stdio", "--round-lifetime", "0s"]).await;
     ended.failed("the round lifetime is zero, so no question could ever be answered: set it above zero");
 }
 

@@ -1,5 +1,5 @@
-//! The argument: whoever calls the weather tool, over whatever transport, cannot tell in which way it was written. What differs
-//! is what it does to its audit.
+//! The central claim: over every transport, a client of the weather tool cannot tell how the tool is written. The
+//! shapes differ only in their audit.
 
 use rounds::Era;
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ const SHAPES: [&str; 11] = [
     "weather_naive",
 ];
 
-/// Those that give a legacy client the default, and ask nothing.
+/// Shapes that use the default for a legacy client, and ask no question.
 const DEFAULT_TO_METRIC: [&str; 4] = ["weather_e", "weather_f", "weather_g", "weather_naive"];
 
-/// Those that have their effect once for each leg of a modern client.
+/// Shapes whose effect runs once per leg of a modern client.
 const FOOTGUNS: [&str; 2] = ["weather_b", "weather_naive"];
 
 const QUESTION: &str = "Which units?";
@@ -31,8 +31,8 @@ const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 const IMPERIAL: &str = "Weather in Tokyo: 72°F, partly cloudy.";
 
 struct Story {
-    /// What a person answers, in turn. Nothing at all can be said by a modern client only, which sends its call again without an
-    /// answer.
+    /// The user's answers in order. `None`: the client sends its call again without an answer, which only a modern
+    /// client can do.
     answers: Vec<Option<Value>>,
     asked: Vec<&'static str>,
     text: &'static str,
@@ -95,7 +95,7 @@ async fn holds(mut wire: Wire) {
     }
 }
 
-/// The question, as it has to be on the wire in both eras.
+/// The question as it must be on the wire in both eras.
 fn question(message: &str) -> Value {
     let units = json!({"type": "string", "enum": ["metric", "imperial"], "title": "Units"});
     json!({"method": "elicitation/create", "params": {
@@ -105,7 +105,7 @@ fn question(message: &str) -> Value {
     }})
 }
 
-/// Calls a shape and answers in turn: what was asked, and the result.
+/// Calls a shape and gives the answers in order. Returns what was asked, and the result.
 async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec<Value>, Value) {
     let call = json!({"name": shape, "arguments": {"location": "Tokyo"}});
     let mut answers = answers.into_iter();
@@ -114,10 +114,10 @@ async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec
     loop {
         let mut message = wire.receive().await;
         if message.get("method").is_some() {
-            assert_eq!(wire.era, Era::Legacy, "nothing is pushed to a modern client");
+            assert_eq!(wire.era, Era::Legacy, "a modern client gets no pushed question");
             message["params"].as_object_mut().unwrap().remove("_meta");
             asked.push(json!({"method": message["method"], "params": message["params"]}));
-            let answer = answers.next().expect("nothing more is asked");
+            let answer = answers.next().expect("no further question");
             wire.send(json!({"jsonrpc": "2.0", "id": message["id"], "result": answer})).await;
             continue;
         }
@@ -130,7 +130,7 @@ async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec
         asked.push(requests["units"].clone());
         let mut retry = call.clone();
         retry["requestState"] = result["requestState"].clone();
-        retry["inputResponses"] = match answers.next().expect("nothing more is asked") {
+        retry["inputResponses"] = match answers.next().expect("no further question") {
             Some(answer) => json!({"units": answer}),
             None => json!({}),
         };

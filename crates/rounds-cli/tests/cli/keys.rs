@@ -44,7 +44,7 @@ async fn the_journal_of_a_durable_token_is_shown_and_saved() {
 
     let file = Written::new("");
     assert_eq!(run(&[&open[..], &["--journal", file.path()]].concat()).await.printed(), shown);
-    assert_eq!(file.mode(), 0o600, "it is no longer sealed");
+    assert_eq!(file.mode(), 0o600, "the journal in it is not sealed");
     let journal: Value = serde_json::from_str(&fs::read_to_string(file.path()).unwrap()).unwrap();
     assert_eq!(journal["version"], 2);
     assert_eq!(journal["entries"], json!([{"Once": {"name": "audit", "value": "null"}}]));
@@ -64,9 +64,7 @@ async fn a_journal_is_not_written_over_what_is_not_a_file() {
     std::os::unix::fs::symlink(target.path(), link.path()).unwrap();
     for (file, what) in [(pipe.path(), "a pipe"), (link.path(), "a symbolic link"), ("/dev/null", "a device")] {
         let open = ["open", &state_of(&response), "--key-file", keys.path(), "--journal", file];
-        run(&open)
-            .await
-            .failed(&format!("cannot write {file}: it is {what}; only a new file or a regular one is written"));
+        run(&open).await.failed(&format!("cannot write {file}: it is {what}; choose a new file or a regular file"));
     }
     assert_eq!(target.read(), "as it was");
 }
@@ -106,7 +104,7 @@ async fn a_key_file_that_others_can_read_is_warned_of() {
         let warned = format!("the key file {} can be read by users other than its owner (mode {mode:o})", keys.path());
         assert!(opened.stderr.contains("WARN") && opened.stderr.contains(&warned), "{opened:?}");
     }
-    // What comes through a pipe has no owner.
+    // A pipe has no owner to check.
     let piped = run_with_stdin(&["open", &token, "--key-file", "/dev/stdin"], &keys.read()).await;
     piped.printed();
 }
@@ -119,7 +117,10 @@ async fn a_token_without_a_journal_is_told_in_a_sentence_and_leaves_the_file_alo
         let response: Value = post(&server, call(tool), &[]).await.json().await.unwrap();
         let file = Written::new("as it was");
         let open = ["open", &state_of(&response), "--key-file", keys.path(), "--journal", file.path()];
-        run(&open).await.failed("the token has no journal: only those of durable handlers have one");
+        run(&open).await.failed(
+            "the token has no journal: only the tokens of durable handlers have one, so leave out \
+                                 --journal",
+        );
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "as it was");
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     request::is_metric,
 };
 
-/// A session as such a client has it.
+/// A legacy session of a client.
 pub(crate) struct Session {
     http: Client,
     url: String,
@@ -40,7 +40,7 @@ impl Session {
         in_time("the request", request.send()).await.unwrap()
     }
 
-    /// The stream on which a server may push, which stays open as long as the session.
+    /// The stream on which a server may push. It stays open as long as the session.
     pub(crate) async fn listen(&self) -> Response {
         let request = self.http.get(&self.url).header("Accept", "text/event-stream");
         let request = request.header("Mcp-Session-Id", &self.id).header("MCP-Protocol-Version", "2025-11-25");
@@ -50,7 +50,7 @@ impl Session {
     }
 }
 
-/// The one message of a stream that ends. (Events without data only say how to reconnect.)
+/// The only message of a stream that ends. (Events without data only configure reconnection.)
 async fn only_event(response: Response) -> Value {
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let body = in_time("the stream", response.text()).await.unwrap();

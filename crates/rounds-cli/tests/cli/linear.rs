@@ -1,4 +1,4 @@
-//! A handler that waits for its user, in a process of its own: it goes on in that process, or not at all.
+//! A handler that waits for its user in its own process: it continues in that process or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ async fn leg(server: &Server, params: Value) -> Value {
 async fn a_linear_flow_is_two_plain_json_responses_with_one_effect() {
     let server = Server::start(&[]).await;
     let state = state_of(&leg(&server, call(TOOL)).await);
-    assert_eq!(audit(&server).await, json!({TOOL: 1}), "the effect stands above the question");
+    assert_eq!(audit(&server).await, json!({TOOL: 1}), "the effect is above the question");
     for _ in ["the answer", "its retry"] {
         is_metric(&leg(&server, retry(TOOL, &state)).await);
     }
@@ -48,11 +48,11 @@ async fn a_restart_ends_the_flow_of_a_handler_that_waits_and_not_that_of_a_guard
     let server = Server::start(&["--key-file", keys.path()]).await;
     is_frozen(&post(&server, retry(TOOL, &linear), &[]).await.json().await.unwrap());
     is_metric(&answer(&server, &guarded, &[]).await);
-    assert_eq!(audit(&server).await, json!({"weather_e": 1}), "nothing ran for the flow that is gone");
+    assert_eq!(audit(&server).await, json!({"weather_e": 1}), "nothing ran for the lost flow");
     refused_for(server, "FrameGone").await;
 }
 
-/// Begins a conversation as a client of 2025-11-25, calls the tool and gives the question that is pushed.
+/// Initializes a connection as a client of 2025-11-25, calls the tool and returns the pushed question.
 async fn pushed(conversation: &mut Conversation) -> Value {
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25",
@@ -79,7 +79,7 @@ async fn a_legacy_client_on_pipes_is_pushed_the_question() {
     is_metric(&response);
 }
 
-/// Shorter than what requests in flight are given to end.
+/// Shorter than the time that requests in flight have to finish.
 const PROMPTLY: Duration = Duration::from_secs(2);
 
 #[tokio::test]

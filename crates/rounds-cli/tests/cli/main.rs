@@ -1,6 +1,6 @@
-//! `rounds` as its users meet it: processes, sockets, pipes, files and exit codes.
+//! `rounds` as its users run it: processes, sockets, pipes, files and exit codes.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod call;
 mod call_bad;

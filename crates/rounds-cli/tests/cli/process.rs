@@ -1,4 +1,4 @@
-//! Processes of `rounds`, and what they leave behind. Whatever is waited for is waited for with a limit.
+//! Processes of `rounds`, and what they leave behind. Every wait has a limit.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Far longer than anything here takes, also on a busy machine.
+/// Far longer than any step takes, also on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
@@ -52,7 +52,7 @@ impl Ended {
         assert_eq!(self.stderr, format!("rounds: {sentence}\n"));
     }
 
-    /// What it printed, which is all that it said.
+    /// Expects success with nothing on stderr, and returns stdout.
     #[track_caller]
     pub(crate) fn printed(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &[&str]) -> Ended {
 
 pub(crate) async fn run_with_stdin(args: &[&str], stdin: &str) -> Ended {
     let mut child = rounds(args).stdin(Stdio::piped()).spawn().unwrap();
-    // A command that does not read its stdin may be gone by now.
+    // A command that does not read its stdin may have ended by now.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes()).await;
     let output = in_time("the command", child.wait_with_output()).await.unwrap();
     Ended {
@@ -77,7 +77,7 @@ pub(crate) async fn run_with_stdin(args: &[&str], stdin: &str) -> Ended {
     }
 }
 
-/// A server on a port of its own. It is killed when the test is over.
+/// A server on a free port. It is killed when the test ends.
 pub(crate) struct Server {
     child: Child,
     stderr: Lines<BufReader<ChildStderr>>,
@@ -89,14 +89,14 @@ impl Server {
         Self::start_on("127.0.0.1:0", args).await
     }
 
-    /// Starts a server with these further arguments and waits for it to say that it is ready.
+    /// Starts a server with these further arguments and waits until it is ready.
     pub(crate) async fn start_on(address: &str, args: &[&str]) -> Self {
         let mut command = rounds(&["serve", "--http", address]);
         command.args(args);
         Self::spawn(command).await
     }
 
-    /// One that may have only so many files open, connections included.
+    /// A server with a limit on its open files, connections included.
     pub(crate) async fn start_with_files(limit: usize, args: &[&str]) -> Self {
         let serve = format!("ulimit -n {limit}; exec \"$0\" serve --http 127.0.0.1:0 \"$@\"");
         let mut command = plain("sh");
@@ -104,7 +104,7 @@ impl Server {
         Self::spawn(command).await
     }
 
-    /// The next line that it logs.
+    /// The next line of its log.
     pub(crate) async fn logged(&mut self) -> String {
         in_time("a line of the log", self.stderr.next_line()).await.unwrap().expect("one more line")
     }
@@ -127,7 +127,7 @@ impl Server {
         signal(&self.child, name).await;
     }
 
-    /// Waits for the end, and gives what was logged after it was ready.
+    /// Waits until it has ended, and returns its log after it was ready.
     pub(crate) async fn ended(mut self) -> Ended {
         let mut stderr = String::new();
         let status = in_time("the end", async {
@@ -141,7 +141,7 @@ impl Server {
         Ended { code, stdout: String::new(), stderr }
     }
 
-    /// Stops it as an operator would, and gives what was logged.
+    /// Stops it as an operator would, and returns its log.
     pub(crate) async fn stop(self) -> String {
         self.signal("TERM").await;
         let ended = self.ended().await;
@@ -150,22 +150,22 @@ impl Server {
     }
 }
 
-/// An address on which nobody listens, and that nobody is given by chance: it is below the ports for port 0.
-pub(crate) fn nobodys_address() -> String {
+/// An address on which no process listens, and which port 0 never yields: it is below the ephemeral ports.
+pub(crate) fn unused_address() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let ours = 20_000 + std::process::id() % 1_000 * 10;
     let ports = || ours + NEXT.fetch_add(1, Ordering::Relaxed) % 10;
     let mut free = std::iter::repeat_with(ports).take(10).map(|port| format!("127.0.0.1:{port}"));
-    free.find(|address| std::net::TcpListener::bind(address).is_ok()).expect("a port that nobody uses")
+    free.find(|address| std::net::TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
-/// Sends a signal by name, with the shell, as the standard library cannot.
+/// Sends a signal by name, with the shell, because the standard library cannot.
 pub(crate) async fn signal(child: &Child, name: &str) {
     let kill = format!("kill -{name} {}", child.id().expect("the process is running"));
     assert!(Command::new("sh").args(["-c", &kill]).status().await.unwrap().success());
 }
 
-/// A file that is gone when the test is over.
+/// A file that is removed when the test ends.
 pub(crate) struct Written(PathBuf);
 
 impl Written {
@@ -175,7 +175,7 @@ impl Written {
         written
     }
 
-    /// A place for a file that is not there yet.
+    /// A path at which there is no file yet.
     pub(crate) fn nothing() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -189,7 +189,7 @@ impl Written {
         written
     }
 
-    /// Says who may read and write it.
+    /// Sets its permissions.
     pub(crate) fn set_mode(&self, mode: u32) {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(&self.0, mode).unwrap();

@@ -1,4 +1,4 @@
-//! A server that says what it is told to, and knows nothing of rmcp.
+//! A server that sends scripted replies and does not use rmcp.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, task::AbortHandle};
 
-/// It goes away with the test.
+/// It stops when the test ends.
 pub(crate) struct Raw {
     pub(crate) url: String,
     script: Arc<Script>,
@@ -27,17 +27,17 @@ struct Script {
     replies: Mutex<VecDeque<Value>>,
     heard: Mutex<Vec<Value>>,
     authorized: Mutex<Vec<Option<String>>>,
-    /// How many replies may be given.
+    /// Number of replies that it may send.
     free: Semaphore,
 }
 
 impl Raw {
-    /// Answers calls with these, one after the other, and then with the last one again. Each is a `result` or an `error`.
+    /// Answers calls with these in order, and then with the last one again. Each is a `result` or an `error`.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Value>) -> Self {
         Self::start_with(replies, Semaphore::MAX_PERMITS).await
     }
 
-    /// Answers no call before it is told to.
+    /// Answers no call until it is released.
     pub(crate) async fn start_slow(replies: impl IntoIterator<Item = Value>) -> Self {
         Self::start_with(replies, 0).await
     }
@@ -62,17 +62,17 @@ impl Raw {
         self.script.free.add_permits(1);
     }
 
-    /// The parameters of the calls that it has heard.
+    /// The parameters of the calls that it has received.
     pub(crate) fn heard(&self) -> Vec<Value> {
         self.script.heard.lock().unwrap().clone()
     }
 
-    /// What every request was authorized with.
+    /// The authorization header of every request.
     pub(crate) fn authorized(&self) -> Vec<Option<String>> {
         self.script.authorized.lock().unwrap().clone()
     }
 
-    /// What was answered in the last call that it has heard.
+    /// The answers in the last call that it has received.
     pub(crate) fn answered(&self) -> Value {
         self.heard().last().unwrap()["inputResponses"].clone()
     }

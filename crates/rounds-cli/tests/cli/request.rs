@@ -1,4 +1,4 @@
-//! Requests as a client of 2026-07-28 sends them over HTTP, and what is expected of their responses.
+//! Requests as a client of 2026-07-28 sends them over HTTP, and checks of their responses.
 
 use reqwest::Response;
 use serde_json::{Value, json};
@@ -30,12 +30,12 @@ pub(crate) fn retry(tool: &str, state: &str) -> Value {
     params
 }
 
-/// What the person answers.
+/// The user's answer.
 pub(crate) fn metric() -> Value {
     json!({"action": "accept", "content": {"units": "metric"}})
 }
 
-/// The first leg of a flow that needs nothing but its token and the keys.
+/// The first leg of a flow that needs only its token and the keys.
 pub(crate) fn first() -> Value {
     call("weather_e")
 }
@@ -64,25 +64,25 @@ pub(crate) async fn send(server: &Server, message: &Value, headers: &[(&str, &st
     in_time("the request", request.json(message).send()).await.unwrap()
 }
 
-/// Plays the first leg and gives the state it ends with.
+/// Plays the first leg and returns its state.
 pub(crate) async fn ask(server: &Server, headers: &[(&str, &str)]) -> String {
     let response: Value = post(server, first(), headers).await.json().await.unwrap();
     state_of(&response)
 }
 
-/// Plays the second leg and gives the response.
+/// Plays the second leg and returns the response.
 pub(crate) async fn answer(server: &Server, state: &str, headers: &[(&str, &str)]) -> Value {
     post(server, second(state), headers).await.json().await.unwrap()
 }
 
-/// How often each tool had its effect.
+/// How often the effect of each tool ran.
 pub(crate) async fn audit(server: &Server) -> Value {
     let params = json!({"name": "audit_log", "arguments": {}});
     let log: Value = post(server, params, &[]).await.json().await.unwrap();
     log["result"]["structuredContent"].clone()
 }
 
-/// Expects that the log, and nothing else, has the reason.
+/// Expects the reason in the log, and nowhere else.
 pub(crate) async fn refused_for(server: Server, reason: &str) {
     let log = server.stop().await;
     assert!(log.contains(&format!("reason={reason}")), "{reason} is not in\n{log}");
@@ -100,7 +100,7 @@ pub(crate) fn is_metric(response: &Value) {
     assert_eq!(response["result"]["content"][0]["text"], METRIC, "{response}");
 }
 
-/// Expects the one error that every refused state is answered with.
+/// Expects the frozen error, which answers every rejected state.
 #[track_caller]
 pub(crate) fn is_frozen(response: &Value) {
     let frozen = json!({

@@ -1,4 +1,4 @@
-//! `--save` and `resume`: a call that waits in a file, and goes on in another process.
+//! `--save` and `resume`: a call that is saved in a file, and continues in another process.
 
 use std::fs;
 
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::{
     call::served_on_pipes,
-    process::{Ended, Server, Written, in_time, nobodys_address, run},
+    process::{Ended, Server, Written, in_time, run, unused_address},
     raw::{Raw, asks, form, says},
     request::{METRIC, audit},
     screen::Screen,
 };
 
-/// Saves the first leg of a call, as somebody with a token, and expects that it says how to go on.
+/// Saves the first leg of a call with a bearer token, and expects the message to name the next command.
 async fn save(url: &str, tool: &[&str], file: &Written) -> Ended {
     let ended = run(&[&["call", url, "--save", file.path(), "--bearer", "s3cret"], tool].concat()).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(75), ""), "{ended:?}");
-    assert!(ended.stderr.contains(&format!("`rounds resume {}` goes on", file.path())), "{ended:?}");
+    assert!(ended.stderr.contains(&format!("`rounds resume {}` continues", file.path())), "{ended:?}");
     ended
 }
 
@@ -25,7 +25,7 @@ const TOKYO: [&str; 2] = ["weather_e", "location=Tokyo"];
 #[tokio::test]
 async fn a_saved_call_goes_on_in_another_process_and_after_a_restart() {
     let (keys, file) = (Written::key().await, Written::nothing());
-    let address = nobodys_address();
+    let address = unused_address();
     let server = Server::start_on(&address, &["--key-file", keys.path()]).await;
     let said = save(&server.url, &TOKYO, &file).await.stderr;
     assert!(said.contains("  \"units\": Which units?\n    --answer 'units.units=metric|imperial'\n"), "{said}");
@@ -63,7 +63,7 @@ async fn what_a_file_names_is_not_started_and_gets_no_token_unless_that_is_agree
     assert_eq!((ended.code, raw.authorized().len()), (Some(2), heard), "{ended:?}");
     assert_eq!(
         ended.stderr,
-        format!("rounds: this sends your token to {}, as the file says: --trust lets it\n", raw.url)
+        format!("rounds: the file says that this sends your token to {}; allow it with --trust\n", raw.url)
     );
 
     let mut saved: Value = serde_json::from_str(&file.read()).unwrap();
@@ -72,12 +72,12 @@ async fn what_a_file_names_is_not_started_and_gets_no_token_unless_that_is_agree
     fs::write(file.path(), saved.to_string()).unwrap();
     let ended = run(&answer).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert_eq!(ended.stderr, format!("rounds: this starts `{command}`, as the file says: --trust lets it\n"));
+    assert_eq!(ended.stderr, format!("rounds: the file says that this starts `{command}`; allow it with --trust\n"));
     let mut screen = Screen::start(&["resume", file.path()]);
-    screen.see(&format!("This starts `{command}`, as the file says. Go on? yes or [no] > ")).await;
+    screen.see(&format!("The file says that this starts `{command}`. Continue? yes or [no] > ")).await;
     screen.say("").await;
     let ended = screen.ended().await;
-    assert!(ended.stderr.ends_with("rounds: nothing was done\r\n"), "{ended:?}");
+    assert!(ended.stderr.ends_with("rounds: you did not agree, so nothing was done\r\n"), "{ended:?}");
     assert!(!fs::exists(started.path()).unwrap(), "nothing was started");
 }
 
@@ -173,13 +173,15 @@ async fn an_expired_call_says_so_and_can_be_started_over() {
     save(&raw.url, &["tool", "x=1"], &file).await;
     let ended = run(&["resume", file.path(), "--answer", "q.n=1"]).await;
     let file_name = file.path();
-    ended
-        .failed(&format!("the time to answer this call is over; `rounds resume {file_name} --start-over` begins anew"));
+    ended.failed(&format!(
+        "the time to answer this call has expired; `rounds resume {file_name} --start-over` starts \
+                          over"
+    ));
     assert_eq!(raw.heard().len(), 1, "nothing was sent");
     let ended = run(&["resume", file.path(), "--start-over", "--answer", "q.n=1"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"), "{ended:?}");
     assert_eq!(raw.heard()[1]["arguments"], json!({"x": "1"}));
-    assert!(raw.heard()[1]["requestState"].is_null(), "it is a call of its own");
+    assert!(raw.heard()[1]["requestState"].is_null(), "it is a new call");
 }
 
 #[tokio::test]
@@ -189,8 +191,8 @@ async fn a_state_that_is_no_longer_accepted_says_what_to_do() {
     run(&["resume", file.path(), "--answer", "units.units=metric"]).await.printed();
     let ended = run(&["resume", file.path(), "--answer", "units.units=imperial"]).await;
     ended.failed(&format!(
-        "the server no longer accepts this call: it has expired, or was answered before; `rounds resume {} --start-over` \
-         begins anew",
+        "the server no longer accepts this call: it has expired, or was answered before; `rounds resume {} \
+         --start-over` starts over",
         file.path()
     ));
     let printed = run(&["resume", file.path(), "--start-over", "--answer", "units.units=metric"]).await.printed();
@@ -202,10 +204,10 @@ async fn another_server_at_the_same_address_gets_nothing() {
     let file = Written::nothing();
     let raw = Raw::start([asks(json!({"units": form("Units?", json!({}), &[])})), says("mine")]).await;
     save(&raw.url, &["tool"], &file).await;
-    fs::write(file.path(), file.read().replace("\"name\": \"raw\"", "\"name\": \"somebody else\"")).unwrap();
+    fs::write(file.path(), file.read().replace("\"name\": \"raw\"", "\"name\": \"another server\"")).unwrap();
     let ended = run(&["resume", file.path(), "--answer", "units=accept"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    assert!(ended.stderr.contains("this call belongs to \"somebody else\""), "{ended:?}");
+    assert!(ended.stderr.contains("this call belongs to \"another server\""), "{ended:?}");
     assert_eq!(raw.heard().len(), 1, "nothing was sent");
 }
 
@@ -239,7 +241,7 @@ async fn a_file_that_is_no_saved_call_is_told_in_a_sentence() {
     for (text, why) in [
         ("hello", "it was not written by --save"),
         ("{}", "it was not written by --save"),
-        (r#"{"version": 2}"#, "it was saved in version 2, and version 1 is what is known here"),
+        (r#"{"version": 2}"#, "it has format version 2, and this rounds reads version 1"),
         (r#"{"version": 1, "server": {"url": "http://x/"}, "era": "auto", "pending": {"version": 9}}"#, "version 9"),
     ] {
         let file = Written::new(text);
@@ -266,7 +268,7 @@ async fn only_a_new_file_or_a_regular_one_is_saved_to() {
         (nowhere.path(), "a symbolic link"),
     ] {
         let ended = run(&["call", &raw.url, "tool", "--save", file]).await;
-        ended.failed(&format!("cannot write {file}: it is {what}; only a new file or a regular one is written"));
+        ended.failed(&format!("cannot write {file}: it is {what}; choose a new file or a regular file"));
     }
     assert!(raw.heard().is_empty(), "nothing was called");
     assert_eq!(target.read(), "as it was");
@@ -276,7 +278,7 @@ async fn only_a_new_file_or_a_regular_one_is_saved_to() {
     }
 }
 
-/// What is there is looked at when it is written to, and not only at the start.
+/// The file is checked when it is written, and not only at the start.
 #[tokio::test]
 async fn what_takes_the_place_of_a_saved_call_in_the_meantime_is_not_replaced() {
     let raw = Raw::start_slow([asks(json!({"q": form("Sure?", json!({}), &[])}))]).await;
@@ -292,10 +294,9 @@ async fn what_takes_the_place_of_a_saved_call_in_the_meantime_is_not_replaced() 
         std::os::unix::fs::symlink(target.path(), file.path()).unwrap();
         raw.go();
     });
-    ended.0.failed(&format!(
-        "cannot write {}: it is a symbolic link; only a new file or a regular one is written",
-        file.path()
-    ));
+    ended
+        .0
+        .failed(&format!("cannot write {}: it is a symbolic link; choose a new file or a regular file", file.path()));
     assert_eq!(target.read(), "as it was");
 }
 

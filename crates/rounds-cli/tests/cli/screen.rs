@@ -1,5 +1,4 @@
-//! `rounds` on a pseudo-terminal, as a person has it: what they see, and what they type. Whatever is waited for is waited
-//! for with a limit.
+//! `rounds` on a pseudo-terminal: what the user sees and types. Every wait has a limit.
 
 use std::process::Stdio;
 
@@ -12,22 +11,22 @@ use tokio::{
 
 use crate::process::{Ended, LIMIT, in_time};
 
-/// A terminal of 80 columns. stdout is a pipe: what is on the screen is not the result.
+/// A terminal of 80 columns. stdout is a pipe, so the screen does not show the result.
 pub(crate) struct Screen {
     pty: Pty,
     child: Child,
-    /// What was shown and not yet looked at.
+    /// Output that no test step has read yet.
     shown: String,
-    /// The end of what was read, if it is in the middle of a character.
+    /// The last bytes read, if they are an incomplete character.
     rest: Vec<u8>,
 }
 
-/// Runs the program as a shell does that a person has in a terminal: it is there before it and after it. The system takes back
-/// what is shown and not yet read when the first program of a terminal ends, and so that one says when the other has ended, and
-/// waits until that was seen.
+/// Runs the program as an interactive shell does, which lives longer than the program. When the first program of a
+/// terminal ends, the system discards output that has not been read. The shell therefore reports the end of the
+/// program, and waits until the test has seen it.
 const SHELL: &str = r#"trap : INT; "$0" "$@"; code=$?; printf '\036' >&2; read -r _; exit $code"#;
 
-/// What it says then. No program shows it.
+/// The shell's report. No program prints it.
 const ENDED: &str = "\u{1e}";
 
 impl Screen {
@@ -51,10 +50,10 @@ impl Screen {
         Self { pty, child, shown: String::new(), rest: Vec::new() }
     }
 
-    /// Waits until this is shown, and gives all that was shown since the last time, up to and with it.
+    /// Waits until this is shown, and returns everything shown since the last call, up to and including it.
     pub(crate) async fn see(&mut self, text: &str) -> String {
         let found = timeout(LIMIT, self.find(text)).await;
-        found.unwrap_or_else(|_| panic!("{text:?} is not shown, but {:?}", self.shown))
+        found.unwrap_or_else(|_| panic!("expected {text:?}, got {:?}", self.shown))
     }
 
     async fn find(&mut self, text: &str) -> String {
@@ -72,18 +71,19 @@ impl Screen {
         self.press(&format!("{line}\n")).await;
     }
 
-    /// Types this.
+    /// Types these keys.
     pub(crate) async fn press(&mut self, keys: &str) {
         in_time("to type", self.pty.write_all(keys.as_bytes())).await.unwrap();
     }
 
-    /// Agrees to what the program asks, and answers nothing that a server asks. All that was shown stands in for stderr.
+    /// Agrees to the program's own question, and does not answer a server's question. The whole screen is returned as
+    /// stderr.
     pub(crate) async fn left(mut self) -> Ended {
         let mut shown = String::new();
         while !self.shown.contains(ENDED) {
             if self.shown.ends_with("> ") {
                 let asked = std::mem::take(&mut self.shown);
-                self.press(if asked.contains("Go on?") { "yes\n" } else { "\u{4}" }).await;
+                self.press(if asked.contains("Continue?") { "yes\n" } else { "\u{4}" }).await;
                 shown += &asked;
             }
             assert!(in_time("the end", self.read()).await, "it showed {shown:?}");
@@ -92,7 +92,7 @@ impl Screen {
         Ended { stderr: shown + &ended.stderr, ..ended }
     }
 
-    /// Waits for the end. What was shown since the last time stands in for stderr.
+    /// Waits until it has ended. What was shown since the last call is returned as stderr.
     pub(crate) async fn ended(mut self) -> Ended {
         let shown = self.see(ENDED).await;
         self.press("\n").await;
@@ -107,7 +107,7 @@ impl Screen {
         .await
     }
 
-    /// Reads some more; whether there was some. A terminal that nobody writes to any more is an error on Linux.
+    /// Reads more output, and returns whether there was any. On Linux, a terminal without a writer returns an error.
     async fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let count = self.pty.read(&mut bytes).await.unwrap_or(0);

@@ -58,7 +58,7 @@ async fn only_mcp_is_served_and_only_to_loopback_hosts() {
     assert_eq!(post(&server, first(), &[("Host", "localhost")]).await.status(), 200);
 }
 
-/// Idle ones, and ones that have sent half a head or half a body.
+/// Idle connections, and connections that have sent half a head or half a body.
 fn crowd(server: &Server, connections: usize) -> Vec<TcpStream> {
     let host = server.address();
     let accept = "accept: application/json, text/event-stream\r\ncontent-type: application/json";
@@ -86,7 +86,7 @@ async fn a_crowd_that_sends_nothing_keeps_nobody_out() {
     drop(crowd);
 }
 
-/// More than there are files for, whatever the operator thinks.
+/// More connections than there are file descriptors, whatever limit the operator has set.
 #[cfg(unix)]
 #[tokio::test]
 async fn where_there_are_no_files_left_for_a_connection_others_make_room() {
@@ -103,7 +103,7 @@ async fn a_client_that_is_too_slow_is_cut_off_as_the_options_say() {
     let server = Server::start(&["--header-timeout", "50ms", "--body-timeout", "50ms"]).await;
     for mut connection in crowd(&server, 3) {
         let mut said = Vec::new();
-        // A connection that is closed with something left to read is reset.
+        // A connection that is closed with unread data is reset.
         let _ = connection.read_to_end(&mut said);
         assert_eq!(String::from_utf8_lossy(&said), "");
     }
@@ -156,7 +156,7 @@ async fn a_web_page_from_elsewhere_is_not_served_by_either_stack() {
             assert_eq!(post(&server, first(), &[("Origin", origin)]).await.status(), status, "{stack} {origin}");
         }
     }
-    // Under any name, a page of that very name is the server's own.
+    // With `--any-host`, a page that was loaded under the requested name has the server's own origin.
     let server = Server::start(&["--any-host"]).await;
     let at = |origin| [("Host", "weather.example"), ("Origin", origin)];
     assert_eq!(post(&server, first(), &at("https://weather.example")).await.status(), 200);
@@ -216,7 +216,7 @@ async fn a_flow_belongs_to_the_principal_in_the_header() {
     is_frozen(&answer(&server, &nobodys, &[("x-user", "eve")]).await);
     is_metric(&answer(&server, &nobodys, &[]).await);
 
-    assert_eq!(post(&server, first(), &[("x-user", "")]).await.status(), 400, "somebody without a name");
+    assert_eq!(post(&server, first(), &[("x-user", "")]).await.status(), 400, "an empty name");
     refused_for(server, "Principal").await;
 }
 
@@ -229,10 +229,10 @@ async fn a_header_that_was_not_asked_for_is_nobody() {
 
 #[tokio::test]
 async fn an_answer_after_the_lifetime_of_its_round_or_flow_is_too_late() {
-    for (option, reason) in [("--round-ttl", "Expired"), ("--flow-deadline", "DeadlinePassed")] {
+    for (option, reason) in [("--round-lifetime", "Expired"), ("--flow-deadline", "DeadlinePassed")] {
         let server = Server::start(&[option, "500ms"]).await;
         let state = ask(&server, &[]).await;
-        // Time that has to pass, on the clock of another process; enough of it for a first leg on a busy machine.
+        // Real time has to pass, because the server is another process: enough of it for a first leg on a busy machine.
         sleep(Duration::from_millis(510)).await;
         is_frozen(&answer(&server, &state, &[]).await);
         refused_for(server, reason).await;
@@ -241,7 +241,8 @@ async fn an_answer_after_the_lifetime_of_its_round_or_flow_is_too_late() {
 
 #[tokio::test]
 async fn the_longest_lifetimes_are_as_good_as_any() {
-    let server = Server::start(&["--round-ttl", "5000000000000000h", "--flow-deadline", "18446744073709551615s"]).await;
+    let server =
+        Server::start(&["--round-lifetime", "5000000000000000h", "--flow-deadline", "18446744073709551615s"]).await;
     let state = ask(&server, &[]).await;
     is_metric(&answer(&server, &state, &[]).await);
 }

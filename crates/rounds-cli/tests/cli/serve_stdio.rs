@@ -54,7 +54,7 @@ async fn a_flow_on_pipes_and_stdout_is_the_protocol_only() {
     is_metric(&conversation.leg(3, second(&state)).await);
 
     drop(conversation.stdin);
-    assert_eq!(conversation.stdout.next_line().await.unwrap(), None, "nothing but responses was on stdout");
+    assert_eq!(conversation.stdout.next_line().await.unwrap(), None, "only responses were on stdout");
     let output = in_time("the end", conversation.child.wait_with_output()).await.unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{log}");
@@ -65,6 +65,6 @@ async fn a_flow_on_pipes_and_stdout_is_the_protocol_only() {
 async fn a_client_that_says_nothing_is_told_in_a_sentence() {
     let ended = run(&["serve", "--stdio"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
-    assert!(ended.stderr.starts_with("rounds: the client on stdio did not begin a conversation: "), "{ended:?}");
+    assert!(ended.stderr.starts_with("rounds: the client on stdio did not initialize the connection: "), "{ended:?}");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! Signals: a server that is asked to stop finishes what it has begun, and says that all is well.
+//! Signals: a server that is asked to stop finishes the requests in flight, and exits with success.
 
 use std::time::Duration;
 
@@ -39,14 +39,14 @@ async fn a_request_in_flight_is_answered_before_the_end() {
     );
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    // With this the server says that it has begun to read the body: the request is in flight.
+    // The server sends this when it begins to read the body: the request is in flight.
     let mut go_on = [0; 25];
     in_time("100 Continue", stream.read_exact(&mut go_on)).await.unwrap();
     assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(one.as_bytes()).await.unwrap();
 
     server.signal("TERM").await;
-    in_time("closing the door", async { while TcpStream::connect(server.address()).await.is_ok() {} }).await;
+    in_time("closing the port", async { while TcpStream::connect(server.address()).await.is_ok() {} }).await;
     stream.write_all(two.as_bytes()).await.unwrap();
     let mut response = String::new();
     in_time("the response", stream.read_to_string(&mut response)).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_connection_that_stays_open_does_not_keep_the_server() {
     let session = Session::open(&server).await;
     let _stream = session.listen().await;
     server.signal("TERM").await;
-    // Before a port would give up that was not told how long it has.
+    // Before the default drain time of a port would have passed.
     let ended = timeout(Port::DRAIN - Duration::from_secs(2), server.ended()).await.expect("three seconds");
     assert_eq!(ended.code, Some(0));
 }

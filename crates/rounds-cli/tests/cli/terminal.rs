@@ -1,4 +1,4 @@
-//! `call` and `resume` on a terminal: what a person sees, types, and does not have to see.
+//! `call` and `resume` on a terminal: what the user sees and types, and what must not be shown.
 
 use serde_json::{Value, json};
 
@@ -35,12 +35,13 @@ async fn a_person_sees_who_asks_and_answers_in_both_eras_and_on_pipes() {
     assert_eq!(audit(&server).await, json!({"weather_h": 2}));
 }
 
-/// Every kind of field that there is.
+/// Every kind of field.
 fn everything() -> Value {
     form(
         "Tell us everything",
         json!({
-            "a": {"type": "string", "title": "Name", "minLength": 2, "maxLength": 5, "description": "As in your passport"},
+            "a": {"type": "string", "title": "Name", "minLength": 2, "maxLength": 5, "description":
+                "As in your passport"},
             "b": {"type": "string", "format": "email", "title": "E-mail"},
             "c": {"type": "string", "format": "date", "title": "Day"},
             "d": {"type": "integer", "minimum": 0, "maximum": 3, "default": 1, "title": "Bags"},
@@ -63,7 +64,7 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
     let mut screen = Screen::start(&["call", &raw.url, "tool"]);
     for (shown, typed) in [
         ("Name (text, 2 to 5 characters)\r\n    As in your passport\r\n  > ", ""),
-        ("! it is required; :decline and :cancel can be said instead\r\n  > ", "A"),
+        ("! it is required; answer it, or type :decline or :cancel\r\n  > ", "A"),
         ("! must have a length of at least 2\r\n  > ", ":skip"),
         ("! it is required and cannot be left out", "Ada"),
         ("E-mail (e-mail address, optional)\r\n  > ", "ada"),
@@ -78,7 +79,7 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
         ("Window (yes or no, optional)\r\n  [yes] > ", "perhaps"),
         ("! must be yes or no\r\n  [yes] > ", "no"),
         ("Meal (one of these)\r\n     1  Vegetarian\r\n     2  Standard\r\n  > ", "3"),
-        ("! that is none of these", "2"),
+        ("! that is not one of these", "2"),
         ("Extras (up to 2 of these, with commas)\r\n", "1, 2, 3"),
         ("! must have a number of choices of at most 2\r\n", "1, fast lane"),
         ("Odd (JSON, optional)\r\n    as in the schema {", "{"),
@@ -93,7 +94,7 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
     {
         assert!(review.contains(&format!("  {line}\r\n")), "{line} is not in {review:?}");
     }
-    assert_eq!(raw.heard().len(), 1, "nothing is sent before it was reviewed");
+    assert_eq!(raw.heard().len(), 1, "nothing is sent before the review");
     screen.say("edit").await;
     screen.see("  [Ada] > ").await;
     screen.say("Eve").await;
@@ -177,7 +178,7 @@ async fn ctrl_c_at_a_question_ends_the_program_and_says_nothing_for_the_person()
             "{ended:?}"
         );
     }
-    assert_eq!(raw.heard().len(), 1, "nothing was answered");
+    assert_eq!(raw.heard().len(), 1, "no answer was sent");
 }
 
 #[tokio::test]
@@ -202,16 +203,21 @@ async fn ctrl_c_while_the_server_works_says_so_and_loses_nothing_that_was_typed(
     screen.press("\u{3}").await;
     let ended = screen.ended().await;
     assert_eq!(ended.code, Some(130), "{ended:?}");
-    let said = "rounds: stopped while the server was at work, which may have had its effect\r\n";
+    let said = "rounds: stopped while the server was working; its effects may have happened\r\n";
     assert!(ended.stderr.ends_with(said), "{ended:?}");
 
     let mut screen = Screen::start(&["resume", file.path()]);
-    screen.see("All of it was answered before, and may have been sent. Send it again? yes or [no] > ").await;
+    screen
+        .see(
+            "All questions were answered before, and the answers may have been sent. Send them again? yes or [no] \
+                > ",
+        )
+        .await;
     screen.say("yes").await;
     raw.go();
     raw.go();
     assert_eq!(screen.ended().await.stdout, "done\n");
-    assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"n": 7}}}), "the same again");
+    assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"n": 7}}}), "the same answer again");
 }
 
 #[tokio::test]
@@ -239,7 +245,7 @@ async fn the_end_of_the_input_is_no_answer() {
     screen.press("\u{4}").await;
     let ended = screen.ended().await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("the input has ended, and nothing was answered"), "{ended:?}");
+    assert!(ended.stderr.contains("the input ended before an answer, so nothing was sent"), "{ended:?}");
     assert_eq!(raw.heard().len(), 1);
 }
 
@@ -250,7 +256,7 @@ async fn consent_takes_a_word_and_not_a_key_pressed_too_often() {
     screen.see("│ Delete everything?").await;
     screen.see("Agree? yes, decline or cancel > ").await;
     screen.say("").await;
-    screen.see("! say one of these words").await;
+    screen.see("! type one of these words").await;
     screen.say("yes").await;
     assert_eq!(screen.ended().await.stdout, "gone\n");
     assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {}}}));
@@ -265,7 +271,7 @@ async fn a_page_is_shown_whole_with_where_it_leads_and_agreed_to_in_words() {
     assert!(shown.contains(&format!("  {url}\r\n")), "{shown:?}");
     assert!(shown.contains("It leads to pay.example."), "{shown:?}");
     screen.say("").await;
-    screen.see("! say one of these words").await;
+    screen.see("! type one of these words").await;
     screen.say("y").await;
     assert_eq!(screen.ended().await.stdout, "paid\n");
     assert_eq!(raw.answered(), json!({"pay": {"action": "accept"}}));
@@ -290,7 +296,7 @@ async fn nothing_that_a_server_writes_is_obeyed_by_the_terminal() {
     }
     all += &screen.ended().await.stderr;
     assert!(all.contains(r"│ Hello\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}"), "{all:?}");
-    assert!(all.contains("│ Send it?\r\n"), "what the server says stands behind a bar: {all:?}");
+    assert!(all.contains("│ Send it?\r\n"), "the server's text is behind a bar: {all:?}");
     assert!(all.contains(r"done\u{1b}]0;owned"), "{all:?}");
     let ours = all.replace("\r\u{1b}[2K", "").replace("\r\n", "\n");
     let harmful = |c: char| c == '\u{202e}' || (c.is_control() && c != '\n');
@@ -357,7 +363,7 @@ async fn a_person_who_took_too_long_starts_over_with_what_they_typed() {
     }
     assert_eq!(screen.ended().await.stdout, "done\n");
     assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"n": 7}}}));
-    assert!(raw.heard()[2]["requestState"].is_null(), "it is a call of its own");
+    assert!(raw.heard()[2]["requestState"].is_null(), "it is a new call");
 }
 
 #[tokio::test]
@@ -410,7 +416,7 @@ async fn help_is_there_at_every_prompt() {
     let raw =
         Raw::start([asks(json!({"q": form("Name?", json!({"n": {"type": "string"}}), &["n"])})), says("done")]).await;
     let mut screen = Screen::start(&["call", &raw.url, "tool"]);
-    for (shown, typed) in [("  > ", ":help"), (":decline  say no", ":dance"), (":dance is no command", "::c")] {
+    for (shown, typed) in [("  > ", ":help"), (":decline  say no", ":dance"), (":dance is not a command", "::c")] {
         screen.see(shown).await;
         screen.say(typed).await;
     }

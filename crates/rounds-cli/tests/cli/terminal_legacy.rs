@@ -1,4 +1,5 @@
-//! A person at a terminal, and servers of the legacy era: they ask over the live connection, also several questions at once.
+//! A user at a terminal, and legacy servers: they ask over the live connection, also several questions at the same
+//! time.
 
 use std::{fs, process::Command};
 
@@ -9,7 +10,7 @@ use crate::{
     screen::Screen,
 };
 
-/// The beginning of a server of the legacy era in a few lines of shell.
+/// The start of a legacy server, in a few lines of shell.
 fn shell(rest: &str) -> Written {
     let initialized = json!({"jsonrpc": "2.0", "id": 0, "result": {
         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "shell", "version": "1"},
@@ -60,7 +61,7 @@ async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_oth
     }
 }
 
-/// A line of such a server that asks for a sample or for roots, which have no key and no words.
+/// A line of such a server that asks for a sample or for roots, which have neither a key nor a message.
 fn echo_request(id: u32, method: &str) -> String {
     let params = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 9});
     let params = if method == "roots/list" { json!({}) } else { params };

@@ -24,7 +24,7 @@ async fn the_tour_needs_no_argument_and_shows_a_call_a_forgery_and_the_way_on() 
         assert!(tour.contains(line), "{line} is not in\n{tour}");
     }
     let completed = r#"server  [{"text":"deployed to prod","type":"text"}]"#;
-    assert_eq!(tour.matches(completed).count(), 2, "by its own loop and by hand");
+    assert_eq!(tour.matches(completed).count(), 2, "once by the client's loop and once by hand");
 }
 
 #[tokio::test]
@@ -48,10 +48,10 @@ async fn the_table_has_a_row_for_each_shape_with_both_eras_and_names_the_footgun
         let numbers = row.trim_start().strip_prefix(written).unwrap_or_else(|| panic!("{row}"));
         let numbers: Vec<usize> = numbers.split_whitespace().map(|number| number.parse().unwrap()).collect();
         assert_eq!((&numbers[..3], &numbers[4..]), (&modern[..], &legacy[..]), "asked, runs, audited by {shape}");
-        assert!(numbers[3] > 0, "{shape} leaves a state with a modern client");
+        assert!(numbers[3] > 0, "{shape} gives a state to a modern client");
     }
     assert!(tour.contains("The result: Weather in Tokyo: 22°C, partly cloudy."), "{tour}");
-    assert_eq!(tour.matches("The result:").count(), 1, "it is the same for all of them\n{tour}");
+    assert_eq!(tour.matches("The result:").count(), 1, "all shapes have the same result\n{tour}");
     assert!(tour.contains("Asked in both eras: a, b, c, d, h, i, asked."), "{tour}");
     assert!(tour.contains("A default for the legacy client: e, f, g, naive."), "{tour}");
 }

@@ -1,4 +1,4 @@
-//! One client, over whatever carries its messages: memory, the pipes of a process, or HTTP. What it says is the same.
+//! One client over different transports: memory, the pipes of a process, or HTTP. Its messages are the same.
 
 use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
 use rmcp::ServiceExt;
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::process::{Server, in_time, rounds};
 
-/// A connection to a gallery of its own, and a client of either era at its end.
+/// A connection to a new gallery, and a client of either era.
 pub(crate) struct Wire {
     way: Way,
     pub(crate) era: Era,
@@ -23,7 +23,7 @@ enum Way {
     Lines {
         writer: Box<dyn AsyncWrite + Unpin>,
         reader: Lines<BufReader<Box<dyn AsyncRead + Unpin>>>,
-        /// The process at the other end, if it is one: it ends with this.
+        /// The process at the other end, if there is one. It ends when this is dropped.
         _child: Option<Child>,
     },
     Http {
@@ -77,7 +77,7 @@ impl Wire {
         wire
     }
 
-    /// Sends a request, as its era has it.
+    /// Sends a request in the form of the client's era.
     pub(crate) async fn request(&mut self, method: &str, mut params: Value) {
         if self.era == Era::Modern {
             params["_meta"] = json!({
@@ -109,7 +109,7 @@ impl Wire {
         }
     }
 
-    /// The next message, whatever it is.
+    /// The next message of any kind.
     pub(crate) async fn receive(&mut self) -> Value {
         match &mut self.way {
             Way::Lines { reader, .. } => {
@@ -130,7 +130,7 @@ fn headers(request: RequestBuilder, era: Era, message: &Value) -> RequestBuilder
     request.header("Mcp-Name", message["params"]["name"].as_str().unwrap())
 }
 
-/// Reads what a response brings, one message or a stream of them, until it ends.
+/// Reads the messages of a response, one or a stream of them, until it ends.
 async fn forward(mut response: Response, inbox: UnboundedSender<Value>) {
     assert!(response.status().is_success(), "{response:?}");
     let streams = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
@@ -139,7 +139,7 @@ async fn forward(mut response: Response, inbox: UnboundedSender<Value>) {
         text.extend_from_slice(&chunk);
         while let Some(end) = text.iter().position(|byte| streams && *byte == b'\n') {
             let line: Vec<u8> = text.drain(..=end).collect();
-            // Other lines say how to reconnect.
+            // Other lines configure reconnection.
             if let Some(Ok(message)) = line.strip_prefix(b"data:").map(serde_json::from_slice) {
                 let _ = inbox.send(message);
             }

@@ -1,4 +1,4 @@
-//! A thousand flights, while instances are killed: the airline's books are outside of all of them.
+//! A thousand flights, while instances are killed. The airline's records are outside of all instances.
 
 use std::{
     collections::HashMap,
@@ -51,7 +51,7 @@ async fn a_thousand_flights_with_kills_are_charged_once_each() {
     check_the_books(&fleet).await;
 }
 
-/// Books a flight. Whoever is told that it is booked has been charged for it.
+/// Books a flight. A client that is told of a booking has been charged for it.
 async fn book(fleet: &Fleet, number: usize) {
     let call = Call::booking(number);
     let seat = call.accepted(&fleet.send(&call).await, "seat", json!("12A"));
@@ -76,7 +76,7 @@ async fn check_the_books(fleet: &Fleet) {
     for number in 0..FLIGHTS {
         assert_eq!(charged.get(&*flight(number)), Some(&1), "flight {number} was charged once");
     }
-    assert_eq!(charges.len(), FLIGHTS, "and nothing else was");
+    assert_eq!(charges.len(), FLIGHTS, "no other flight was charged");
     let attempts: HashMap<String, u64> = fleet.redis.ask("HGETALL", &[b"gallery:{airline}:attempts"]).await;
     assert!(charges.keys().all(|key| attempts[key] >= 1));
 }

@@ -1,4 +1,4 @@
-//! A way to Redis that can be cut and mended.
+//! A connection to Redis that can be cut and restored.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use tokio::{
     sync::watch,
 };
 
-/// Passes everything on to Redis and back. While it is cut, nothing gets through and nobody is told; when it is mended, what was
-/// connected before is not any more.
+/// Forwards everything to Redis and back. While it is cut, nothing passes and neither end is told. When it is restored,
+/// earlier connections are closed.
 pub(crate) struct Cable {
     pub(crate) url: String,
     is_cut: watch::Sender<bool>,
@@ -32,7 +32,7 @@ impl Cable {
                         _ = copy_bidirectional(&mut here, &mut there) => return,
                         () = becomes(&mut cut, true) => {}
                     }
-                    // Both ends stay connected, and hear nothing.
+                    // Both ends stay connected, and receive nothing.
                     becomes(&mut cut, false).await;
                 });
             }
@@ -50,6 +50,6 @@ impl Cable {
 }
 
 async fn becomes(cut: &mut watch::Receiver<bool>, wanted: bool) {
-    // One that is gone, with the test, changes nothing any more.
+    // If the receiver is gone, the test has ended.
     let _ = cut.wait_for(|cut| *cut == wanted).await;
 }

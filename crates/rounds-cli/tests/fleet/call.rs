@@ -1,4 +1,4 @@
-//! A call as a client of 2026-07-28 makes it, leg by leg.
+//! A call of a client of 2026-07-28, leg by leg.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl Call {
         Self { method: "resources/read", params: json!({"uri": uri}) }
     }
 
-    /// The leg that answers what this one was asked.
+    /// The leg that answers the questions of this one.
     #[track_caller]
     pub(crate) fn answered(&self, asked: &Value, answers: Value) -> Self {
         let state = asked["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{asked}"));
@@ -42,7 +42,7 @@ impl Call {
         next
     }
 
-    /// The leg that accepts the one question of this one.
+    /// The leg that accepts the only question of this one.
     #[track_caller]
     pub(crate) fn accepted(&self, asked: &Value, key: &str, value: Value) -> Self {
         self.answered(asked, json!({key: {"action": "accept", "content": {key: value}}}))
@@ -92,7 +92,7 @@ impl Call {
     }
 }
 
-/// What a response says in the end.
+/// The text of a response's result.
 #[track_caller]
 pub(crate) fn text(response: &Value) -> &str {
     let result = &response["result"];
@@ -105,7 +105,7 @@ pub(crate) fn asks_for_a_retry(response: &Value) -> bool {
     response["error"]["data"]["reason"] == "retry"
 }
 
-/// The one error that every refused state is answered with.
+/// Whether this is the frozen error, which answers every rejected state.
 pub(crate) fn is_frozen(response: &Value) -> bool {
     response["error"]["code"] == -32602 && response["error"]["data"] == json!({"reason": "invalid_request_state"})
 }

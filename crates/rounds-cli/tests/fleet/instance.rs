@@ -34,9 +34,9 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Starts one, and waits for it to say that it is ready.
+    /// Starts an instance, and waits until it is ready.
     pub(crate) async fn start(redis: &str, keys: &Keys, name: &'static str) -> Self {
-        // A lease that lapses soon, as tests of instances that are killed wait for it.
+        // A short lease, because tests that kill instances wait until it lapses.
         let args = ["serve", "--http", "127.0.0.1:0", "--redis", redis, "--instance", name, "--lease", "2s"];
         let mut child = rounds(&args).args(["--key-file", keys.path()]).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -53,7 +53,7 @@ impl Instance {
 
     /// Sends a signal by name.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it is running").to_string();
+        let id = self.child.id().expect("the instance is running").to_string();
         assert!(std::process::Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
     }
 
@@ -63,7 +63,7 @@ impl Instance {
     }
 }
 
-/// What an instance has logged. It is read all the time, so that no instance waits for its reader.
+/// The log of an instance. It is read all the time, so that the instance never blocks on a full pipe.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<watch::Sender<Said>>);
 
@@ -86,7 +86,7 @@ impl Log {
         self.until("the end", |said| said.ended).await;
     }
 
-    /// Waits until it has said something this often.
+    /// Waits until it has logged a line this often.
     pub(crate) async fn says(&self, what: &str, times: usize) {
         self.until(what, |said| said.lines.iter().filter(|line| line.contains(what)).count() >= times).await;
     }
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// A key file that is gone when the test is over.
+/// A key file that is removed when the test ends.
 pub(crate) struct Keys(PathBuf);
 
 impl Keys {
@@ -108,7 +108,7 @@ impl Keys {
         written
     }
 
-    /// Each key is one byte, again and again.
+    /// Each key is one byte, repeated.
     pub(crate) fn write(&self, keys: &[u8]) {
         let lines: String = keys.iter().map(|byte| format!("{byte:02x}").repeat(32) + "\n").collect();
         fs::write(&self.0, lines).unwrap();

@@ -27,11 +27,11 @@ async fn killed_between_legs_a_linear_flow_gets_the_frozen_error_at_once_and_a_d
     let began = Instant::now();
     let response = fleet.send_to(1, &linear.metric(&kept)).await.unwrap();
     assert!(is_frozen(&response), "{response}");
-    assert!(began.elapsed() < Duration::from_secs(2), "it is not waited for: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(2), "a dead instance is not waited for: {:?}", began.elapsed());
     assert_eq!(text(&fleet.send_to(2, &linear.metric(&elsewhere)).await.unwrap()), METRIC);
     assert_eq!(text(&fleet.send_to(2, &durable.metric(&replayed)).await.unwrap()), METRIC);
 
-    // Whoever takes its place under its name is another.
+    // An instance that is started under the same name is another instance.
     fleet.replace(0).await;
     assert!(is_frozen(&fleet.send_to(0, &linear.metric(&kept)).await.unwrap()));
     assert_eq!(text(&fleet.send_to(0, &durable.metric(&replayed)).await.unwrap()), METRIC);
@@ -55,7 +55,7 @@ async fn killed_in_the_middle_of_a_leg_nobody_hangs() {
     let (linear, durable) = (Call::weather("weather_h"), Call::weather("weather_i"));
     let waits = linear.metric(&fleet.send_to(0, &linear).await.unwrap());
     let replayed = durable.metric(&fleet.send_to(0, &durable).await.unwrap());
-    // It takes legs, and does not come to do anything about them.
+    // It accepts legs, but does not process them.
     fleet.signal(0, "STOP");
     let mut connection = TcpStream::connect(fleet.address(0)).await.unwrap();
     connection.write_all(replayed.to_http(&fleet.address(0)).as_bytes()).await.unwrap();
@@ -78,7 +78,7 @@ impl Fleet {
         url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned()
     }
 
-    /// How many messages were sent between instances.
+    /// Number of messages that were sent between instances.
     async fn published(&self) -> u64 {
         let stats: String = self.redis.ask("INFO commandstats", &[]).await;
         let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_publish:calls="));

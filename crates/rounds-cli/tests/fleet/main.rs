@@ -1,6 +1,6 @@
-//! `rounds serve --redis`: several processes that are one server, and what may happen to them.
+//! `rounds serve --redis`: several processes that form one server, and their failures.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 #![cfg(unix)]
 
 mod airline;
@@ -28,10 +28,10 @@ use instance::{Instance, Keys, Log};
 use rounds_testkit::Redis;
 use serde_json::Value;
 
-/// Far longer than anything here takes, also on a busy machine.
+/// Far longer than any step takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// How long a client waits before it tries again what it was told to try again.
+/// How long a client waits before it retries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
@@ -54,7 +54,7 @@ impl Fleet {
         Self::on(redis, keys, [&url; 3]).await
     }
 
-    /// Each instance has its own way to Redis.
+    /// Each instance has its own connection to Redis.
     async fn on(redis: Redis, keys: Keys, urls: [&str; 3]) -> Self {
         let mut instances = Vec::new();
         for (url, name) in urls.into_iter().zip(["a", "b", "c"]) {
@@ -67,7 +67,7 @@ impl Fleet {
         self.instances[at].lock().unwrap().url.clone()
     }
 
-    /// Whether an instance of this name is there to be given legs.
+    /// Whether an instance of this name is connected and can be given legs.
     async fn listens(&self, name: &str) -> bool {
         let channels: Vec<String> = self.redis.ask("PUBSUB CHANNELS", &[]).await;
         channels.iter().any(|channel| channel.starts_with(&format!("gallery:to:{name}-")))
@@ -81,7 +81,7 @@ impl Fleet {
         self.instances[at].lock().unwrap().signal(name);
     }
 
-    /// Kills an instance without a warning, and waits until Redis knows.
+    /// Kills an instance without a warning, and waits until Redis has noticed.
     async fn kill(&self, at: usize) {
         let name = {
             let mut instance = self.instances[at].lock().unwrap();
@@ -99,12 +99,13 @@ impl Fleet {
         *self.instances[at].lock().unwrap() = instance;
     }
 
-    /// Sends a leg to one instance, and does not try again.
+    /// Sends a leg to one instance, without retries.
     async fn send_to(&self, at: usize, call: &Call) -> Result<Value, reqwest::Error> {
         call.send(&self.http, &self.url(at)).await
     }
 
-    /// Sends a leg to the next instance, and to the one after it as long as the connection breaks or it is told to try again.
+    /// Sends a leg to the next instance. If the connection breaks or the leg ends with a retryable error, tries the one
+    /// after it.
     async fn send(&self, call: &Call) -> Value {
         in_time("a leg", async {
             loop {

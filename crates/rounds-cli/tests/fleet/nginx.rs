@@ -17,7 +17,7 @@ use crate::{
     in_time,
 };
 
-/// The configuration of the documents. Its addresses are replaced by those of the test.
+/// The configuration of the documents. The test replaces its addresses.
 const CONF: &str = include_str!("../../../../docs/nginx.conf");
 
 struct Nginx {
@@ -27,7 +27,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it on a port that is free now, with a directory of its own.
+    /// Starts it on a free port, with a new directory.
     async fn start(fleet: &Fleet) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("rounds-nginx-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -80,7 +80,7 @@ impl Drop for Nginx {
     }
 }
 
-/// One process, so that its end is the end of all of it, and nothing outside of its directory.
+/// Configured as one process, so that killing it ends all of it, and without files outside of its directory.
 fn main_conf() -> String {
     let temporary =
         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {kind};\n"));

@@ -45,7 +45,7 @@ async fn an_instance_that_is_cut_off_from_redis_serves_nobody_and_comes_back_by_
         let response = in_time("a leg that is cut off", fleet.send_to(0, answer)).await.unwrap();
         assert!(asks_for_a_retry(&response), "{response}");
     }
-    assert!(is_frozen(&in_time("a leg for who is cut off", fleet.send_to(1, &waits)).await.unwrap()));
+    assert!(is_frozen(&in_time("a leg for the instance that is cut off", fleet.send_to(1, &waits)).await.unwrap()));
     assert_eq!(text(&fleet.send(&waits_elsewhere).await), METRIC);
     assert_eq!(text(&fleet.send(&replayed).await), METRIC);
 

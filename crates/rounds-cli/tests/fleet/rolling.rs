@@ -1,4 +1,4 @@
-//! A new version is rolled out, one instance after the other, while people answer.
+//! A new version is rolled out, one instance after the other, while users answer.
 
 use std::sync::{
     Arc,
@@ -17,13 +17,13 @@ use crate::{
 #[derive(Default)]
 struct Load {
     over: AtomicBool,
-    /// How many flows have ended.
+    /// Number of flows that have ended.
     durable: watch::Sender<usize>,
     linear: AtomicUsize,
 }
 
 impl Load {
-    /// Books flights and asks for the weather in turn, until it is over.
+    /// Books flights and asks for the weather alternately, until the test is over.
     async fn put_on(self: Arc<Self>, fleet: Arc<Fleet>, worker: usize) {
         let mut number = worker * 1_000_000;
         while !self.over.load(Ordering::SeqCst) {

@@ -8,7 +8,7 @@ use crate::{
 const SHAPES: [&str; 4] = ["weather_e", "weather_h", "weather_i", "weather_asked"];
 
 impl Fleet {
-    /// Opens a flow of each shape, and gives the legs that answer them.
+    /// Opens a flow of each shape, and returns the legs that answer them.
     async fn opened(&self) -> Vec<Call> {
         let mut answers = Vec::new();
         for shape in SHAPES {
@@ -32,7 +32,7 @@ async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
     for (times, keys) in [&[1, 2][..], &[2, 1]].into_iter().enumerate() {
         fleet.keys.write(keys);
         for at in 0..3 {
-            // Before each of them knows: whoever seals with a key, all others can open it.
+            // While only some instances have read the file: every instance can open what another one has sealed.
             let answers = fleet.opened().await;
             fleet.signal(at, "HUP");
             fleet.log(at).says("read the keys again", times + 1).await;
@@ -49,14 +49,14 @@ async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
     }
     fleet.go_on(&before_the_old_key_went, "sealed with the new key").await;
     for answer in &of_the_old_key_alone[2..] {
-        assert!(is_frozen(&fleet.send(answer).await), "its key is gone");
+        assert!(is_frozen(&fleet.send(answer).await), "its key was removed");
     }
 
-    // A file that cannot be used changes nothing.
+    // A file that is not usable changes nothing.
     fleet.keys.write(&[]);
     for at in 0..3 {
         fleet.signal(at, "HUP");
-        fleet.log(at).says("the keys stay as they are", 1).await;
+        fleet.log(at).says("the keys were not changed", 1).await;
     }
     fleet.go_on(&left_open, "with an empty file").await;
 }

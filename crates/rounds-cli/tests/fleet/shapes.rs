@@ -7,7 +7,7 @@ use crate::{
     call::{Call, METRIC, text},
 };
 
-/// What every client of the gallery calls, is asked, answers and gets.
+/// The flows of the gallery: the call, the questions, the answers and the result.
 const FLOWS: &str = include_str!("../../../../interop/flows.json");
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn what_is_called_asked_and_answered_is_the_same_as_at_one_instance() {
     let ledger = fleet.send(&Call::tool("airline_ledger", &json!({}))).await;
     assert_eq!(
         ledger["result"]["structuredContent"], list["counted"]["airline_ledger"],
-        "all instances have one airline"
+        "all instances share one airline"
     );
 }
 
@@ -51,7 +51,7 @@ async fn play(fleet: &Fleet, flow: &Value, mut call: Call) {
         response = fleet.send(&call).await;
     }
     assert_eq!(text(&response), flow["text"], "{call:?}");
-    assert_eq!(text(&fleet.send(&call).await), flow["text"], "and a retry elsewhere gets the same reply");
+    assert_eq!(text(&fleet.send(&call).await), flow["text"], "a retry at another instance gets the same reply");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What an operator can get wrong.
+//! Mistakes that an operator can make.
 
 use crate::{in_time, instance::rounds};
 
@@ -17,7 +17,7 @@ async fn a_fleet_needs_keys_and_a_redis_and_says_so() {
     let keys = crate::Keys::new(&[1]);
     let said = fails(&["--key-file", keys.path(), "--redis", "redis://user:secret@127.0.0.1:1/"]).await;
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("rounds: cannot share the Redis at 127.0.0.1:1/: Redis cannot be reached"), "{said}");
+    assert!(said.starts_with("rounds: cannot use the Redis at 127.0.0.1:1/: Redis cannot be reached"), "{said}");
     assert!(!said.contains("secret"), "{said}");
     let said = fails(&["--key-file", keys.path(), "--redis", "http://127.0.0.1/"]).await;
     assert!(said.contains("this is not the address of a Redis"), "{said}");
