@@ -1,5 +1,5 @@
-//! One function answers the servers of both eras: one that asks by its results, and one that knows only 2025-11-25 and
-//! asks over the live connection. The application's part is `ask`, and the one call in `weather`.
+//! One function answers the servers of both eras: a modern server, which asks in its results, and a server of
+//! 2025-11-25, which asks over the live connection. The application's own part is `ask`, and the one call in `weather`.
 
 use std::{convert::Infallible, error::Error};
 
@@ -7,7 +7,8 @@ use gallery::Gallery;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt, model::*, object, service::RequestContext};
 use rounds::{Rounds, client::*};
 
-/// Whatever is asked, by whomever. Here the first choice will do; a real one shows the question to somebody.
+/// Answers every question of every server. This one always chooses metric; a real application shows the question to its
+/// user.
 async fn ask(question: AskedQuestion) -> Result<UserAnswer, Infallible> {
     println!("{} asks: {}", question.origin(), question.message());
     Ok(UserAnswer::Form(object!({"units": "metric"})))
@@ -18,7 +19,7 @@ pub(crate) async fn weather(server: impl ServerHandler) -> Result<String, Box<dy
     let call = Call::tool("weather_h", object!({"location": "Paris"}));
     match drive(&client, call, &ask, DriveLimits::default()).await? {
         DriveOutcome::Done(done) => Ok(done.text()),
-        other => Err(format!("not what was called for: {other:?}").into()),
+        other => Err(format!("unexpected outcome: {other:?}").into()),
     }
 }
 
@@ -30,14 +31,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A connection to a server that runs here, beside the client.
+/// A connection to a server that runs in this process.
 fn beside(server: impl ServerHandler) -> tokio::io::DuplexStream {
     let (ours, theirs) = tokio::io::duplex(4096);
     tokio::spawn(async move { server.serve(theirs).await.map(|server| server.waiting()).ok()?.await.ok() });
     ours
 }
 
-/// The gallery as a server of 2025-11-25: it has never heard of `server/discover`.
+/// The gallery as a server of 2025-11-25, which does not know `server/discover`.
 pub(crate) struct Old(pub(crate) Rounds<Gallery>);
 
 impl ServerHandler for Old {

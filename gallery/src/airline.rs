@@ -1,4 +1,4 @@
-//! An airline. It counts what it was asked to do, and knows a charge that comes again by its key.
+//! An airline. It counts its calls, and recognises a repeated charge by its idempotency key.
 
 use std::{
     collections::BTreeSet,
@@ -9,30 +9,30 @@ use std::{
 use rounds::{FlowError, time::BoxFuture};
 use serde_json::{Value, json};
 
-/// An airline and its books. Those of [`Gallery::new`](crate::Gallery::new) are in memory; the instances of a fleet share one whose
-/// books are elsewhere.
+/// An airline and its records. [`Gallery::new`](crate::Gallery::new) keeps them in memory; the instances of a fleet
+/// share one airline with records in Redis.
 pub trait Airline: Send + Sync + 'static {
-    /// What a flight costs: the same for all of them.
+    /// The price of a flight, the same for all flights.
     fn quote(&self) -> BoxFuture<'_, Result<u32, FlowError>>;
 
-    /// Charges for a flight, unless it has under this key already.
+    /// Charges for a flight, unless this key has been charged already.
     fn charge<'a>(&'a self, key: &'a str, flight: &'a str) -> BoxFuture<'a, Result<(), FlowError>>;
 
-    /// How many quotes, charges and duplicate charges there were.
+    /// The numbers of quotes, charges and duplicate charges.
     fn counted(&self) -> BoxFuture<'_, Result<Counted, FlowError>>;
 }
 
-/// What every flight costs.
+/// The price of every flight.
 pub const PRICE: u32 = 140;
 
-/// What an airline has counted.
+/// The calls that an airline has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// How often a price was asked for.
+    /// Number of quotes.
     pub quotes: u64,
-    /// How many charges were made.
+    /// Number of charges.
     pub charges: u64,
-    /// How many were not, as they had been already.
+    /// Number of charges that were skipped because their key had been charged already.
     pub duplicates: u64,
 }
 
@@ -42,14 +42,14 @@ impl Counted {
     }
 }
 
-/// An airline that forgets when its process ends.
+/// An airline that keeps its records in memory.
 #[derive(Debug, Default)]
 pub(crate) struct InMemory(Mutex<Books>);
 
 #[derive(Debug, Default)]
 struct Books {
     quotes: u64,
-    /// The keys of the charges that were made.
+    /// The keys of the charges.
     charges: BTreeSet<String>,
     duplicates: u64,
 }

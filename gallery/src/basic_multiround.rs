@@ -1,5 +1,5 @@
-//! Two rounds: the second question depends on the answer to the first. What was answered travels sealed with the client, so
-//! any instance can go on.
+//! Two rounds: the second question depends on the answer to the first. The answers travel sealed with the client, so
+//! any instance can continue.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, schemars, tool, tool_router};
 use rounds::{FlowError, Given, Round, text};

@@ -1,5 +1,5 @@
-//! A booking in four steps: a quote, a seat, a payment to agree to, a charge. Each leg may land on another instance, and
-//! the charge is made once, whichever of them is sent again.
+//! A booking in four steps: a quote, a seat, consent to the payment, a charge. Each leg may reach another instance. The
+//! charge runs once, whichever leg is sent again.
 
 use rmcp::{handler::server::router::tool::ToolRouter, model::CallToolResult, schemars, tool, tool_router};
 use rounds::{Durable, FlowError, durable};

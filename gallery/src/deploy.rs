@@ -1,4 +1,4 @@
-//! A question that needs a yes: anything else is a no.
+//! A confirmation: only an accepted "yes" counts as consent.
 
 use rmcp::{handler::server::wrapper::Parameters, schemars, tool, tool_router};
 use rounds::{Ask, FlowError};

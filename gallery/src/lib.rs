@@ -1,7 +1,7 @@
-//! The same weather tool in every way there is to write it, a file each, so that the difference between two files is
-//! the difference between two ways and nothing else.
+//! The same weather tool in every shape, one file each, so that the difference between two files is the difference
+//! between two shapes and nothing else.
 //!
-//! [`Gallery`] is one server with all of them. What they share is here.
+//! [`Gallery`] is one server with all of them. This file has what they share.
 
 mod airline;
 mod basic;
@@ -45,12 +45,13 @@ use serde::{Deserialize, Serialize};
 use crate::airline::InMemory;
 pub use crate::airline::{Airline, Counted, PRICE};
 
-/// The gallery, ready to be wrapped. `weather_a` is written for modern clients alone, and the server asks the others for it.
+/// The gallery, ready to be wrapped. `weather_a` is written for modern clients only, and the server pushes its question
+/// to legacy clients.
 pub fn rounds() -> RoundsBuilder<Gallery> {
     rounds_with(Gallery::new())
 }
 
-/// The same, of a gallery that was made by hand.
+/// The same for a gallery that the caller has created.
 pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
     Rounds::builder(gallery).legacy_for("weather_a", Legacy::push())
 }
@@ -64,7 +65,7 @@ pub struct Gallery {
 }
 
 impl Gallery {
-    /// A gallery whose audit is empty, and whose airline has sold nothing.
+    /// A gallery with an empty audit, and an airline without sales.
     pub fn new() -> Self {
         Self::flying(InMemory::default())
     }
@@ -79,7 +80,7 @@ impl Gallery {
         }
     }
 
-    /// The weather, in every way.
+    /// The weather tool in every shape.
     fn weather_tools() -> ToolRouter<Self> {
         Self::weather_a_tools()
             + Self::weather_b_tools()
@@ -94,7 +95,7 @@ impl Gallery {
             + Self::weather_naive_tools()
     }
 
-    /// Everything else that asks.
+    /// All other tools that ask.
     fn story_tools() -> ToolRouter<Self> {
         Self::basic_tools()
             + Self::basic_multiround_tools()
@@ -104,7 +105,7 @@ impl Gallery {
             + Self::refund_order_tools()
     }
 
-    /// How often each tool was audited.
+    /// The number of audit entries of each tool.
     pub fn audited(&self) -> BTreeMap<String, u64> {
         self.audit.entries()
     }
@@ -152,14 +153,14 @@ impl ServerHandler for Gallery {
     }
 }
 
-/// What the weather is asked for.
+/// The arguments of the weather tool.
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Place {
     /// Where
     pub(crate) location: String,
 }
 
-// What a person is asked for. (A doc comment would become part of the question.)
+// The question's form. (A doc comment would become part of the question.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Units {
@@ -167,12 +168,12 @@ pub(crate) enum Units {
     Imperial,
 }
 
-// For the shapes that ask before the handler runs; the others ask in words of their own.
+// For the shapes that ask before the handler runs. The others pass their own message.
 impl FixedQuestion for Units {
     const MESSAGE: &'static str = "Which units?";
 }
 
-/// The weather. It is always fair here.
+/// The weather report. The weather is always the same.
 pub(crate) fn report(place: &Place, units: Units) -> String {
     let temperature = match units {
         Units::Metric => "22°C",
@@ -181,7 +182,7 @@ pub(crate) fn report(place: &Place, units: Units) -> String {
     format!("Weather in {}: {temperature}, partly cloudy.", place.location)
 }
 
-/// An effect to be had once for each call: an entry in a log that somebody will read.
+/// An effect that should run once per call: an entry in a log.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     entries: Mutex<BTreeMap<String, u64>>,

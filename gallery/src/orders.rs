@@ -1,4 +1,4 @@
-//! A shop's orders, in memory: two of them.
+//! The orders of a shop, in memory.
 
 use rounds::FlowError;
 
@@ -34,7 +34,7 @@ impl Order {
         order.ok_or_else(|| FlowError::failed(format!("There is no order {id}.")))
     }
 
-    /// All lines, or the one of this sku.
+    /// All lines, or only the one with this sku.
     pub(crate) fn part(&self, sku: Option<&str>) -> Result<&'static [Line], FlowError> {
         let Some(sku) = sku else { return Ok(self.lines) };
         let line = self.lines.iter().position(|line| line.sku == sku);

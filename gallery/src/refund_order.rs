@@ -1,4 +1,4 @@
-//! A refund with declared questions: what is asked depends on the order, and on what was answered before.
+//! A refund with declared questions: what is asked depends on the order and on earlier answers.
 
 use rmcp::{handler::server::wrapper::Parameters, schemars, tool, tool_router};
 use rounds::{
@@ -37,7 +37,7 @@ impl Question<Gallery> for Scope {
     }
 }
 
-// What is refunded follows from the scope: it is never asked for.
+// What is refunded follows from the scope, so it is never asked for.
 pub(crate) struct Refunded(&'static [Line]);
 
 impl Question<Gallery> for Refunded {
@@ -52,7 +52,7 @@ impl Question<Gallery> for Refunded {
     }
 }
 
-// Whether it goes back on the shelf. What is digital has none.
+// Whether to put the goods back on the shelf. It is asked only for physical goods.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Restock(bool);
 

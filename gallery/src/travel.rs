@@ -1,6 +1,6 @@
-//! A prompt and a resource template that ask: every request that may be answered with a question can be.
+//! A prompt and a resource template that ask: a question can answer any of the three methods.
 
-#![expect(missing_docs, reason = "rmcp's prompt macro writes a public function without any")]
+#![expect(missing_docs, reason = "rmcp's prompt macro generates a public function without documentation")]
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -12,7 +12,7 @@ use rounds::Ask;
 
 use crate::{Gallery, Place, Units, report};
 
-/// What a forecast's URI begins with; the rest is the place.
+/// Prefix of a forecast's URI, which the place follows.
 const FORECAST: &str = "weather://forecast/";
 
 #[prompt_router(vis = "pub(crate)")]

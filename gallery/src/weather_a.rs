@@ -1,7 +1,8 @@
-//! A, guard-first for everybody: the handler is E without a thought of old clients, and the server asks them for it.
+//! A, guard-first for all clients: the handler is E without its branch for legacy clients, and the server pushes the
+//! question to them.
 //!
-//! It runs again for every round, which is in plain sight, and of every client. That the server pushes is said where it is
-//! built, in `lib.rs`.
+//! The handler runs again for every round, for clients of both eras, and its code shows it. That the server pushes is
+//! configured in `lib.rs`.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{FlowError, Given, Round, text};

@@ -1,6 +1,6 @@
 //! Declared: the question is an argument, and is asked before the handler runs.
 //!
-//! It runs once, with the answer in its hands. There is no place above the question.
+//! The handler runs once, with the answer. No code of the handler can run before the question.
 
 use rmcp::{handler::server::wrapper::Parameters, tool, tool_router};
 use rounds::{Answer, Asked};

@@ -1,9 +1,9 @@
-//! B, the cautionary tale: an await that is none. Nobody should ship it.
+//! B, the cautionary tale: an await that does not wait. Do not ship it.
 //!
-//! The body reads as H does. But for a modern client `elicit` does not wait: its `?` throws the question out of the body,
-//! and the answer comes to a second run from the top. What stands above the await has happened twice by then, for one call,
-//! and nothing in the body says so. Where it does wait, for a legacy client, it happens once: so the tests of an old client
-//! are no warning either. `rounds` has no such function. This one shows that it takes twenty lines to make the mistake.
+//! The body reads like H. But for a modern client `elicit` does not wait: its `?` throws the question out of the body,
+//! and the answer arrives in a second run from the top. By then, everything above the await has run twice for one call,
+//! and nothing in the body shows it. For a legacy client it does wait, and everything runs once, so tests with a legacy
+//! client do not find the mistake. `rounds` has no such function. This one shows that the mistake takes twenty lines.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Answer, Ask, Era, FlowError, Given, Round, form::FormType, text};

@@ -1,6 +1,6 @@
-//! C, one handler with a branch: guard-first for modern clients, an await for those from before.
+//! C, one handler with a branch: guard-first for modern clients, an await for legacy clients.
 //!
-//! Both ways are in plain sight, and both have to be kept right.
+//! Both paths are visible in the code, and both have to be maintained.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Answer, Ask, Era, FlowError, Given, Round, text};

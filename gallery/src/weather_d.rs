@@ -1,4 +1,4 @@
-//! D, two handlers: one for modern clients, one for those from before, and the library picks.
+//! D, two handlers: one for modern clients, one for legacy clients, and the library chooses.
 //!
 //! Each is simple, and the two have to be kept in step.
 

@@ -1,6 +1,7 @@
-//! E, guard-first: the handler looks at what it was given, and asks for what is missing.
+//! E, guard-first: the handler checks which answers it has, and asks for those that are missing.
 //!
-//! It runs again for every round, which is in plain sight: effects stand below the guard, where it has all it needs.
+//! The handler runs again for every round, and its code shows it: effects are below the guard, where all answers are
+//! known.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Era, FlowError, Given, Round, text};

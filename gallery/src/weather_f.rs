@@ -1,6 +1,6 @@
-//! F, guard-first with `once`: the effect stands above the guard, and happens once.
+//! F, guard-first with `once`: the effect is above the guard, and runs once.
 //!
-//! It runs again for every round, as E does. What is wrapped in a `once` does not.
+//! The handler runs again for every round, like E. An effect inside `once` does not.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Era, FlowError, Given, Round, text};

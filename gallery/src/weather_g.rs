@@ -1,6 +1,7 @@
-//! G, steps: each is a question, and the finish is not reached before all are answered.
+//! G, steps: each step is a question, and the finish runs after all are answered.
 //!
-//! There is no place above the question. Effects stand in the finish, or where a refusal ends the call.
+//! No code of the author can run before the first question. Effects are in the finish, or where a refusal ends the
+//! call.
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rounds::{Era, Steps, asked::DeclaredQuestion, steps::Refused};
@@ -29,6 +30,6 @@ impl Gallery {
                 Ok(report(step.arguments(), units))
             })
             .build();
-        ToolRouter::new().with_route(weather_g.expect("it has one step, and so no two of the same name"))
+        ToolRouter::new().with_route(weather_g.expect("one step cannot share its name with another"))
     }
 }

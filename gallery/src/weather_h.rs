@@ -1,6 +1,6 @@
-//! H, linear: the handler asks, waits, and goes on where it stopped.
+//! H, linear: the handler asks, waits, and continues where it stopped.
 //!
-//! It runs once. What stands above the question happens once, with nothing to guard it.
+//! The handler runs once. An effect above the question runs once, without a guard.
 
 use rmcp::{handler::server::wrapper::Parameters, tool, tool_router};
 use rounds::{Answer, Ask, FlowError};

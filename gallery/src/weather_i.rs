@@ -1,6 +1,7 @@
-//! I, durable: linear as H, and each leg may land on another instance.
+//! I, durable: linear like H, and each leg may reach another instance.
 //!
-//! It runs again for every round and goes through its journal. Without `&self`, effects have no place but a `once`.
+//! The handler runs again for every round and replays its journal. It has no `&self`, so effects can only run inside
+//! `once`.
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rounds::{Answer, Durable, FlowError, durable};

@@ -1,7 +1,7 @@
 //! The mistake that guard-first invites: an effect above the guard.
 //!
-//! Every round calls the handler from the top, so a call with one question is audited twice. Nothing warns, and the
-//! result is right. This file is here to be compared with `weather_e.rs`.
+//! Every round runs the handler from the top, so a call with one question is audited twice. There is no warning, and
+//! the result is correct. Compare this file with `weather_e.rs`.
 
 use rmcp::{handler::server::wrapper::Parameters, model::CallToolResponse, tool, tool_router};
 use rounds::{Era, FlowError, Given, Round, text};

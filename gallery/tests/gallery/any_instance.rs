@@ -1,4 +1,4 @@
-//! The shapes that keep nothing in memory: their legs may land on any instance that has the keys and the ledger.
+//! The shapes that keep nothing in memory: each leg may reach any instance with the keys and the ledger.
 
 use gallery::Gallery;
 use rounds::{
@@ -13,13 +13,13 @@ use super::{
     shapes::SHAPES,
 };
 
-/// Two servers that share their keys and their ledger, and nothing else. Each leg goes to the other one than the last.
+/// Two servers that share only their keys and their ledger. Consecutive legs go to different servers.
 pub(crate) struct Pair {
     servers: [Rounds<Gallery>; 2],
     clients: [Client; 2],
     ledger: MemoryLedger,
     next: usize,
-    /// What instances that are gone have audited.
+    /// Instances that were replaced, for their audits.
     gone: Vec<Rounds<Gallery>>,
 }
 
@@ -36,7 +36,7 @@ impl Pair {
         &self.clients[self.next % 2]
     }
 
-    /// The instance that the last leg went to, after a restart.
+    /// Restarts the instance that served the last leg.
     async fn restarted(&mut self) -> &Client {
         let at = self.next % 2;
         let old = std::mem::replace(&mut self.servers[at], instance(&self.ledger));
@@ -45,18 +45,18 @@ impl Pair {
         &self.clients[at]
     }
 
-    /// How many handlers wait in memory.
+    /// Number of handlers that wait in memory.
     pub(crate) fn waiting_calls(&self) -> usize {
         self.servers.iter().map(Rounds::waiting_calls).sum()
     }
 
-    /// How often a tool was audited, at all instances that there ever were.
+    /// Number of audit entries of a tool, over all instances so far.
     fn audited(&self, tool: &str) -> u64 {
         let servers = self.servers.iter().chain(&self.gone);
         servers.filter_map(|server| server.handler().audited().get(tool).copied()).sum()
     }
 
-    /// A number that a tool without arguments tells, of both together.
+    /// The sum, over both instances, of a number that a tool without arguments returns.
     async fn sum(&self, tool: &str, name: &str) -> u64 {
         let mut sum = 0;
         for client in &self.clients {
@@ -120,7 +120,7 @@ async fn a_linear_call_whose_leg_misses_its_frame_gets_the_frozen_error_and_goes
 
     let asked = fleet.other().call("weather_h", json!({"location": "Tokyo"})).await.asked();
     metric(&asked).send(fleet.restarted().await).await.frozen();
-    assert_eq!(fleet.audited("weather_h"), 2, "nothing ran for the flow that is gone");
+    assert_eq!(fleet.audited("weather_h"), 2, "nothing ran for the lost flow");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A booking: whatever is declined, sent again or sent too late, a flight is charged once or not at all.
+//! A booking: whatever is declined, sent again or sent too late, a flight is charged at most once.
 
 use rounds::Era;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) fn yes() -> Value {
     json!({"confirm": true})
 }
 
-/// What the airline has counted: quotes, charges and duplicates.
+/// The airline's counts: quotes, charges and duplicates.
 async fn counted(stage: &Visit) -> [u64; 3] {
     let ledger = stage.client.call("airline_ledger", json!({})).await;
     let counted = &ledger.result()["structuredContent"];

@@ -1,4 +1,4 @@
-//! The client's example, run.
+//! Runs the client's example.
 
 use gallery::Gallery;
 use rounds::Rounds;

@@ -1,4 +1,4 @@
-//! A confirmation: only a yes is a yes.
+//! A confirmation: only an accepted "yes" counts.
 
 use rounds::Era;
 use serde_json::json;

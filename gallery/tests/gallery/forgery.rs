@@ -1,4 +1,4 @@
-//! Whatever a client makes up: no effect is marked as had, no step as finished, no question as answered.
+//! Forged input of a client: it cannot mark an effect as run, a step as finished or a question as answered.
 
 use rounds::{Era, test::Asked};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn metric() -> Value {
     json!({"units": "metric"})
 }
 
-/// States that nobody has sealed, and some that somebody has, for something else.
+/// States that no server has sealed, and states that a server has sealed for another request.
 fn forged(asked: &Asked) -> Vec<Value> {
     let state = asked.state();
     let (head, tail) = state.split_at(state.len() / 2);
@@ -26,7 +26,7 @@ fn forged(asked: &Asked) -> Vec<Value> {
         json!(format!("{state}{state}")),
         json!(""),
         json!(r#"{"once":["audit"],"steps":{"units":"metric"},"answers":{"units":"metric"}}"#),
-        // The same in base64, as a server might keep it that does not seal.
+        // The same in base64, as a server that does not seal might send it.
         json!("eyJvbmNlIjpbImF1ZGl0Il0sInVuaXRzIjoibWV0cmljIn0="),
         json!("r1.eyJvbmNlIjpbImF1ZGl0Il0sInVuaXRzIjoibWV0cmljIn0"),
         json!({"once": ["audit"], "units": "metric"}),
@@ -97,7 +97,7 @@ async fn an_answer_that_nobody_asked_for_is_read_by_guards_only() {
             let asked = leg.asked();
             assert_eq!(asked.decline("units").send(&stage.client).await.text(), "Cancelled (decline).");
         }
-        assert_eq!(stage.audited(shape.tool), 1, "{}: the effect is had all the same", shape.tool);
+        assert_eq!(stage.audited(shape.tool), 1, "{}: the effect runs nevertheless", shape.tool);
     }
 }
 
@@ -110,7 +110,7 @@ async fn an_answer_that_an_old_client_was_not_asked_for_is_read_by_guards_only()
         let played = stage.play("tools/call", call.clone(), &decline()).await;
         let text = match shape.tool {
             "weather_a" | "weather_e" | "weather_f" | "weather_naive" => "Weather in Tokyo: 72°F, partly cloudy.",
-            // It gives old clients the default, and does not look.
+            // It uses the default for legacy clients, and does not read the answer.
             "weather_g" => METRIC,
             _ => "Cancelled (decline).",
         };

@@ -1,6 +1,6 @@
-//! The gallery on the wire: what a client of either era sees, and what is left in the audit.
+//! The gallery on the wire: what clients of both eras see, and what the audit records.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod any_instance;
 mod book_flight;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 const ERAS: [Era; 2] = [Era::Modern, Era::Legacy];
 
-/// A gallery, watched, with a client at it.
+/// A gallery with an observer and a client.
 struct Visit {
     client: Client,
     server: Rounds<Gallery>,
@@ -49,12 +49,12 @@ impl Visit {
         self.server.handler().audited().get(tool).copied().unwrap_or(0)
     }
 
-    /// Plays a flow to its end with one answer to whatever is asked, in the way of the client's era.
+    /// Plays a flow to its end with one answer to every question, in the way of the client's era.
     async fn play(&self, method: &str, params: Value, answer: &Value) -> Played {
         self.play_in_turn(method, params, std::iter::repeat(answer.clone())).await
     }
 
-    /// As [`play`](Self::play), with an answer for each question.
+    /// Like [`play`](Self::play), with an answer for each question.
     async fn play_in_turn(&self, method: &str, params: Value, answers: impl IntoIterator<Item = Value>) -> Played {
         play_in_turn(&self.client, self.era, method, params, answers).await
     }
@@ -68,7 +68,7 @@ async fn play_in_turn(
     answers: impl IntoIterator<Item = Value>,
 ) -> Played {
     let mut answers = answers.into_iter();
-    let mut answer = || answers.next().expect("nothing more is asked");
+    let mut answer = || answers.next().expect("no further question");
     let mut questions = Vec::new();
     let mut call = client.start(method, params).await;
     loop {
@@ -78,7 +78,7 @@ async fn play_in_turn(
                 tokio::select! {
                     leg = &mut leg => break leg,
                     Some(pushed) = client.pushed() => {
-                        assert_eq!(era, Era::Legacy, "nothing is pushed to a modern client");
+                        assert_eq!(era, Era::Legacy, "a modern client gets no pushed question");
                         questions.push(question_of(&pushed));
                         pushed.answer(answer()).await;
                     }
@@ -95,26 +95,26 @@ async fn play_in_turn(
     }
 }
 
-/// What was pushed, as a modern client would have got it: without what belongs to the request that carries it.
+/// A pushed question as a modern client would have received it: without the members of the request that carries it.
 fn question_of(pushed: &Pushed) -> Value {
     let mut params = pushed.params().clone();
     params.as_object_mut().unwrap().remove("_meta");
     json!({"method": pushed.method(), "params": params})
 }
 
-/// A flow that is over.
+/// A flow that has ended.
 struct Played {
     questions: Vec<Value>,
     leg: Leg,
 }
 
 impl Played {
-    /// What was asked, in order.
+    /// The messages of the questions, in order.
     fn messages(&self) -> Vec<&str> {
         self.questions.iter().map(|question| question["params"]["message"].as_str().unwrap()).collect()
     }
 
-    /// Expects that this was asked, with a form of one field, and nothing else.
+    /// Expects exactly this question, with a form of one field.
     #[track_caller]
     fn asked_for(&self, message: &str, field: &str, schema: Value) {
         let form = json!({

@@ -1,4 +1,4 @@
-//! An old client over HTTP without a session: there is no connection to ask it over.
+//! A legacy client over HTTP without a session: there is no connection on which it could be asked.
 
 use http::Request;
 use http_body_util::BodyExt;

@@ -1,4 +1,4 @@
-//! A refund: what is asked depends on the order, and the refund is had once or not at all.
+//! A refund: the questions depend on the order, and the refund runs at most once.
 
 use rounds::Era;
 use serde_json::{Value, json};

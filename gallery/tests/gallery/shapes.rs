@@ -1,28 +1,28 @@
-//! The weather tool in every way of writing it: what each may do that the others do not. The rows of the guide `choosing_a_shape`.
+//! The weather tool in every shape: what each may do that the others do not. The rows of the guide `choosing_a_shape`.
 
 use rounds::Era;
 use serde_json::{Value, json};
 
 use super::{Visit, accept, any_instance::Pair};
 
-/// A way of writing the tool, and what is its own about it.
+/// A shape of the tool, and its particular properties.
 pub(crate) struct Shape {
     pub(crate) tool: &'static str,
-    /// How often the handler runs in a call with one question, of a modern client and of a legacy one.
+    /// How often the handler runs in a call with one question: for a modern client, and for a legacy one.
     pub(crate) runs: [usize; 2],
-    /// How many entries such a call leaves in the audit.
+    /// How many audit entries such a call leaves.
     pub(crate) audits: [u64; 2],
-    /// How many entries a call leaves that was refused because its client cannot be asked.
+    /// How many audit entries a call leaves that was rejected because its client cannot be asked.
     pub(crate) audits_when_refused: u64,
-    /// Whether a legacy client is asked as well, and not given metric.
+    /// Whether a legacy client is asked too, instead of being given metric.
     pub(crate) asks_legacy: bool,
     /// Whether a handler is kept in memory between two legs of a modern client.
     pub(crate) waits: bool,
-    /// Whether it looks at answers that nobody asked for.
+    /// Whether it reads answers that were not asked for.
     pub(crate) reads_uninvited: bool,
 }
 
-/// Guard-first, with its effect below the guard. What the others have to say is where they differ.
+/// Guard-first, with its effect below the guard. The other shapes list only their differences.
 const GUARD: Shape = Shape {
     tool: "",
     runs: [2, 1],
@@ -52,13 +52,13 @@ impl Shape {
         json!({"name": self.tool, "arguments": {"location": "Tokyo"}})
     }
 
-    /// How often the handler runs, and how many entries it leaves in the audit.
+    /// How often the handler runs, and how many audit entries it leaves.
     pub(crate) fn counts(&self, era: Era) -> (usize, u64) {
         let era = usize::from(era == Era::Legacy);
         (self.runs[era], self.audits[era])
     }
 
-    /// Plays what its row says.
+    /// Plays the scenario of its row.
     async fn holds(self) {
         let tool = self.tool;
         for era in [Era::Modern, Era::Legacy] {

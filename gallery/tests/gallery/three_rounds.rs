@@ -1,4 +1,4 @@
-//! Three questions, one after the other, in every shape: the effect happens once, or once for each leg where somebody wrote it so;
+//! Three questions in sequence, in every shape: the effect runs once, or once per leg where the handler is written so;
 //! and no answer counts before its question was asked.
 
 use std::{
@@ -26,7 +26,7 @@ use super::{ERAS, accept, play_in_turn};
 
 const KEYS: [&str; 3] = ["one", "two", "three"];
 
-/// The tools, with how often each has its effect in a call of a modern client and of a legacy one.
+/// The tools, with how often the effect of each runs in a call of a modern client and of a legacy one.
 const TOOLS: &[(&str, [u32; 2])] = &[
     ("guard", [1, 1]),
     ("once", [1, 1]),
@@ -34,9 +34,9 @@ const TOOLS: &[(&str, [u32; 2])] = &[
     ("linear", [1, 1]),
     ("journal", [1, 1]),
     ("declared", [1, 1]),
-    // Four legs are four effects; and as many calls, where the server pushes for a handler.
+    // Four legs run the effect four times; so do four calls of the handler if the server pushes.
     ("naive", [4, 4]),
-    // It throws its question at a modern client, and waits for a legacy one.
+    // It throws its question at a modern client, and awaits the answer of a legacy one.
     ("thrown", [4, 1]),
 ];
 

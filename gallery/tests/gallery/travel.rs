@@ -64,7 +64,7 @@ async fn a_modern_client_without_forms_gets_32021() {
 async fn a_resource_that_there_is_not_is_an_error_before_any_question() {
     for era in ERAS {
         let stage = Visit::new(era).await;
-        // Since 2026-07-28 this is a wrong parameter; before, it had a code of its own.
+        // Since 2026-07-28 this is an invalid parameter; before, it had a code of its own.
         let code = if era == Era::Legacy { -32002 } else { -32602 };
         for uri in ["weather://forecast/", "weather://yesterday/Tokyo", "file:///etc/passwd"] {
             let played = stage.play("resources/read", json!({"uri": uri}), &decline()).await;

@@ -1,4 +1,4 @@
-//! The weather tool in every way of writing it: whoever calls it cannot tell which.
+//! The weather tool in every shape: a client cannot tell the shapes apart.
 
 use rounds::Era;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn the_question_is_the_one_that_was_agreed_on() {
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         assert_eq!(asked.keys(), ["units"]);
         assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(600_000));
-        // A durable flow carries the text of its question, to show it should it change.
+        // A durable flow carries the text of its question, to report it if it changes.
         assert!(asked.state().len() <= 270, "{} has {} characters of state", shape.tool, asked.state().len());
     }
 }
@@ -55,7 +55,7 @@ async fn an_answer_that_does_not_fit_is_asked_again() {
         }
         let done = asked.accept("units", json!({"units": "metric"})).send(&stage.client).await;
         assert_eq!(done.text(), "Weather in Tokyo: 22°C, partly cloudy.", "{}", shape.tool);
-        // Whatever happens once for each round has happened five times.
+        // An effect that runs once per round has run five times.
         let (runs, audits) = shape.counts(Era::Modern);
         let (runs, audits) = (if runs == 1 { 1 } else { 5 }, if audits == 1 { 1 } else { 5 });
         assert_eq!((stage.events.runs(shape.tool), stage.audited(shape.tool)), (runs, audits), "{}", shape.tool);
