@@ -1,7 +1,8 @@
-//! How many JSON values a request has. They are counted in one pass over its bytes, before anything is built of them.
+//! Counts the JSON values of a request, in one pass over its bytes, before any value is built.
 //!
-//! A number of one byte takes 32 in memory, an object of one member several hundred, and rmcp holds a request several times over: a
-//! body of 4 MiB took 1.5 GiB. What a request takes is bounded by its bytes and by the number of its values and keys.
+//! In memory, a number of one byte takes 32 bytes and an object of one member several hundred, and rmcp holds several
+//! copies of a request: a body of 4 MiB took 1.5 GiB. Limiting both the bytes and the number of values and keys bounds
+//! the memory of a request.
 
 use std::{
     fmt::{self, Display},
@@ -20,16 +21,17 @@ use http_body_util::{BodyExt, Full};
 
 use crate::{dispatch::BoxResponse, log::Rare};
 
-/// Whether a text has more values than this. A value takes a byte at least, so a short text is not looked at.
+/// Whether a text has more values than this. A value takes at least one byte, so a text shorter than the limit is not
+/// scanned.
 pub(crate) fn exceeds(text: &[u8], limit: usize) -> bool {
     text.len() > limit && Count::default().read(text) > limit
 }
 
-/// The response to a request with too many values. A body with too many bytes gets the same status, from rmcp.
+/// The response to a request with too many values. rmcp sends the same status for a body with too many bytes.
 pub(crate) fn too_many(limit: usize) -> BoxResponse {
     static REFUSED: Rare = Rare::new();
     if let Some(more) = REFUSED.passes() {
-        tracing::warn!(target: "rounds", limit, more, "refused a request with too many JSON values");
+        tracing::warn!(target: "rounds", limit, more, "rejected a request with too many JSON values");
     }
     let said = format!(
         "Payload Too Large: request body has more than {limit} JSON values, keys included. Send less in one request, \
@@ -40,7 +42,7 @@ pub(crate) fn too_many(limit: usize) -> BoxResponse {
     response
 }
 
-/// A body whose values are counted while it is read. Where they are too many, it ends with an error.
+/// A body whose values are counted while it is read. If there are too many, it ends with an error.
 pub(crate) struct Counted<B> {
     body: Pin<Box<B>>,
     count: Count,
@@ -49,7 +51,7 @@ pub(crate) struct Counted<B> {
 }
 
 impl<B: Body> Counted<B> {
-    /// The same request, and what will be known of its body.
+    /// The same request with a counted body, and the flag that tells whether the body had too many values.
     pub(crate) fn request(request: Request<B>, limit: usize) -> (Request<Self>, Exceeded) {
         let exceeded = Exceeded::default();
         let seen = exceeded.clone();
@@ -97,7 +99,7 @@ impl Exceeded {
     }
 }
 
-/// Why a body that is counted could not be read to its end.
+/// Reason why a counted body could not be read to its end.
 #[derive(Debug)]
 pub(crate) enum CountedError<E> {
     Body(E),
@@ -113,8 +115,8 @@ impl<E: Display> Display for CountedError<E> {
     }
 }
 
-/// The number of values so far, in a text that comes in pieces: strings, numbers, literals, arrays, objects and keys. Of what is not
-/// JSON it is at least as many as a parser reads before it finds out.
+/// The number of values so far in a text that arrives in pieces: strings, numbers, literals, arrays, objects and keys.
+/// For invalid JSON, it is at least the number that a parser reads before it finds the error.
 #[derive(Clone, Copy, Default)]
 struct Count {
     values: usize,
@@ -162,7 +164,7 @@ mod tests {
         Count::default().read(text)
     }
 
-    /// The same number, of a value that was built.
+    /// The same number for a parsed value.
     fn of(value: &Value) -> usize {
         match value {
             Value::Array(items) => 1 + items.iter().map(of).sum::<usize>(),

@@ -1,4 +1,4 @@
-//! Log lines that a client can cause: rare, and short.
+//! Log lines that a client can cause: limited in number and length.
 
 use std::{
     fmt::{self, Debug, Write},
@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lets one line a second through, and counts the others.
+/// Lets one line per second pass, and counts the others.
 pub(crate) struct Rare(Mutex<Option<(Instant, u64)>>);
 
 impl Rare {
@@ -14,7 +14,7 @@ impl Rare {
         Self(Mutex::new(None))
     }
 
-    /// Whether a line may be written now, and how many were not since the last one.
+    /// Whether a line may be written now: if so, returns how many were suppressed since the last one.
     pub(crate) fn passes(&self) -> Option<u64> {
         self.passes_at(Instant::now())
     }
@@ -31,7 +31,7 @@ impl Rare {
     }
 }
 
-/// A value as it is logged: 256 characters of its `Debug` at most.
+/// A value for the log: at most 256 characters of its `Debug` output.
 pub(crate) struct Cut<'a, T>(pub(crate) &'a T);
 
 impl<T: Debug> Debug for Cut<'_, T> {
@@ -46,7 +46,7 @@ impl<T: Debug> Debug for Cut<'_, T> {
                 let end = text.char_indices().nth(self.left).map_or(text.len(), |(end, _)| end);
                 self.left -= text[..end].chars().count();
                 self.to.write_str(&text[..end])?;
-                // The rest is not even formatted.
+                // The rest is not formatted at all.
                 if end < text.len() { Err(fmt::Error) } else { Ok(()) }
             }
         }

@@ -1,4 +1,4 @@
-//! What rmcp responds, with the members of questions in the order that they say: rmcp writes them sorted by name.
+//! rmcp's responses with the members of questions in their declared order: rmcp writes them sorted by name.
 
 use std::{
     convert::Infallible,
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, combinators::BoxBody};
 
 use crate::dispatch::BoxResponse;
 
-/// The same response, with its questions in order.
+/// The same response, with the members of its questions in order.
 pub(crate) fn in_order(response: BoxResponse) -> BoxResponse {
     match response.status() {
         StatusCode::OK => response.map(|body| InOrder(body).boxed()),
@@ -21,7 +21,7 @@ pub(crate) fn in_order(response: BoxResponse) -> BoxResponse {
     }
 }
 
-/// A body whose every frame is a message or an event, as rmcp writes them.
+/// A body of which every frame is a whole message or event, as rmcp writes them.
 struct InOrder(BoxBody<Bytes, Infallible>);
 
 impl Body for InOrder {
@@ -43,7 +43,7 @@ impl Body for InOrder {
     }
 }
 
-/// What a frame is in order, if that is something else.
+/// The reordered frame, or `None` if the order does not change.
 fn ordered(frame: &[u8]) -> Option<String> {
     let frame = str::from_utf8(frame).ok()?;
     let ordered = match frame.starts_with('{') {
@@ -54,7 +54,7 @@ fn ordered(frame: &[u8]) -> Option<String> {
             [head, "data: ", &rounds::order::in_order(message)?, "\n", tail].concat()
         }
     };
-    // The length may have been told already.
+    // The length may have been announced in a header already.
     (ordered.len() == frame.len()).then_some(ordered)
 }
 
@@ -75,6 +75,6 @@ mod tests {
         }
         assert_eq!(ordered(b"data: \xff\n\n"), None);
         let spaced = SAID.replace("{\"a\"", "{ \"a\"");
-        assert_eq!(ordered(spaced.as_bytes()), None, "another length");
+        assert_eq!(ordered(spaced.as_bytes()), None, "the length would change");
     }
 }

@@ -1,11 +1,12 @@
-//! Whether a request comes from a page of the server itself. Browsers say in `Origin` where a page is from; every other client sends none.
+//! Checks whether a request comes from a page of the server itself. Browsers send the page's origin in `Origin`; other
+//! clients usually send none.
 
 use http::{HeaderMap, Uri, header, uri::Authority};
 
-/// Whether a request may be served without a look at the list of allowed origins: it names no origin, or the server's own. A server that is
-/// reached at a loopback address is also served to pages at one, such as that of an inspector.
+/// Whether a request may be served without consulting the list of allowed origins: it has no origin, or the server's
+/// own. A server that is reached at a loopback address also serves pages of loopback origins, such as an inspector.
 ///
-/// What cannot be read is not the server's own.
+/// An origin that cannot be parsed is not the server's own.
 pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let host = headers.get(header::HOST).map_or_else(|| uri.authority().cloned(), |host| read(host.as_bytes()));
@@ -55,13 +56,14 @@ fn read(host: &[u8]) -> Option<Authority> {
     Authority::try_from(host).ok()
 }
 
-/// The port that a page has whose origin names none. A server behind a proxy does not know under which of the two it is reached, and both are its own.
+/// The port of an origin that names none. A server behind a proxy does not know which scheme the client uses, and both
+/// default ports count as its own.
 fn default_port(scheme: &str) -> Option<u16> {
     let schemes = [("http", 80), ("https", 443)];
     schemes.into_iter().find_map(|(name, port)| scheme.eq_ignore_ascii_case(name).then_some(port))
 }
 
-/// The names that rmcp serves by default.
+/// Whether this is one of the loopback names that rmcp serves by default.
 fn is_loopback(authority: &Authority) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| authority.host().eq_ignore_ascii_case(name))
 }

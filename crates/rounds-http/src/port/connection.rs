@@ -29,7 +29,7 @@ use super::{
     watch::{Late, Timeouts, Watch},
 };
 
-/// What all connections of a port have in common.
+/// What all connections of a port share.
 #[derive(Clone)]
 pub(super) struct Serving<S> {
     pub(super) path: Arc<str>,
@@ -50,17 +50,17 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
 {
-    /// Serves this connection to its end, and gives its seat back.
+    /// Serves this connection to its end, and then frees its seat.
     pub(super) async fn serve<T>(self, stream: T, peer: impl Display, seat: Seat)
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
         match self.talk(stream, seat.watch()).await {
             End::Served(Ok(())) => {}
-            End::Served(Err(error)) => tracing::debug!(target: "rounds", %peer, %error, "a connection was broken off"),
+            End::Served(Err(error)) => tracing::debug!(target: "rounds", %peer, %error, "a connection failed"),
             End::Late(late) => tracing::debug!(target: "rounds", %peer, "a connection was closed: {}", late.why()),
             End::GaveWay => {
-                tracing::debug!(target: "rounds", %peer, "a connection was closed to make room for another");
+                tracing::debug!(target: "rounds", %peer, "a connection was closed to admit another");
             }
         }
     }
@@ -82,7 +82,7 @@ where
                 Ok::<_, Infallible>(response.map(|body| Pieces::of(Some(body), watch.clone())))
             }
         });
-        // Responses are short: to write them from one place takes less than to hand over two.
+        // Responses are short: copying them into one buffer is cheaper than a vectored write.
         let mut http = http1::Builder::new();
         http.writev(false).max_buf_size(PIECE);
         let mut served = pin!(http.serve_connection(stream, respond));
@@ -91,7 +91,7 @@ where
         let mut is_leaving = false;
         poll_fn(|cx| {
             loop {
-                // First of all: a request that has come by now is answered.
+                // Polled first: a request that has arrived by now is answered.
                 if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                     return Poll::Ready(End::Served(ended));
                 }
@@ -110,10 +110,10 @@ where
     }
 }
 
-/// Becomes ready when the client has taken too long.
+/// Resolves when the client has exceeded a timeout.
 ///
-/// Setting a timer is expensive, and a client that is in time moves its deadline with every request. So a timer that is set to an earlier moment stays
-/// as it is, and is set again when it has rung.
+/// Creating a timer is expensive, and a client that is in time moves its deadline with every request. So a timer that
+/// is set to an earlier moment is kept, and set again when it fires.
 fn late(mut alarm: Pin<&mut Sleep>, watch: &Watch, timeouts: &Timeouts, cx: &mut Context<'_>) -> Poll<Late> {
     loop {
         let Some((due, late)) = watch.due(timeouts) else { return Poll::Pending };

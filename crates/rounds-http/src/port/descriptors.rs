@@ -1,10 +1,10 @@
-//! How many connections fit into the file descriptors of this process.
+//! The number of connections that the file descriptors of this process allow.
 
-/// How many connections there may be unless the port is told otherwise: with a buffer each, more would be a matter of memory.
+/// Default limit on connections. Each connection has a buffer, so a higher default would need too much memory.
 const MOST: usize = 10_000;
 
-/// The default limit on connections. A quarter of the file descriptors, up to 256 of them, are left for everything else: files, a ledger,
-/// the listener, and the connection that waits for another to end.
+/// The default limit on connections. A quarter of the file descriptors, up to 256 of them, is reserved for everything
+/// else: files, a ledger, the listener, and the connection that waits for another to end.
 pub(super) fn connections() -> usize {
     leaving_a_reserve(soft_limit())
 }
@@ -15,7 +15,7 @@ fn leaving_a_reserve(descriptors: Option<u64>) -> usize {
     descriptors.saturating_sub(reserve).clamp(1, MOST)
 }
 
-/// How many file descriptors this process may have, if that is limited.
+/// Number of file descriptors that this process may open, if that is limited.
 #[cfg(unix)]
 fn soft_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
@@ -37,7 +37,7 @@ mod tests {
         {
             assert_eq!(leaving_a_reserve(Some(descriptors)), connections, "of {descriptors}");
         }
-        assert_eq!(leaving_a_reserve(None), MOST, "where nothing limits them");
+        assert_eq!(leaving_a_reserve(None), MOST, "without a limit");
         assert_eq!(leaving_a_reserve(Some(u64::MAX)), MOST);
     }
 }

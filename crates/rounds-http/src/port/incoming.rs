@@ -1,4 +1,4 @@
-//! The body of a request, as a service at a port is given it.
+//! The body of a request, as a port gives it to a service.
 
 use std::{
     pin::Pin,
@@ -13,8 +13,9 @@ use super::watch::Watch;
 
 /// The body of a request at a [`Port`](super::Port).
 ///
-/// The time that [`with_body_timeout`](super::Port::with_body_timeout) gives it begins when a service first waits for it, and ends when all of it
-/// is there or it is dropped. When that time is over, the connection is closed, and the future of the service is dropped with it.
+/// The [body timeout](super::Port::with_body_timeout) begins when a service first waits for the body, and ends when the
+/// whole body has arrived or is dropped. When it expires, the connection is closed, and the future of the service is
+/// dropped with it.
 #[derive(Debug)]
 pub struct Incoming {
     body: hyper::body::Incoming,

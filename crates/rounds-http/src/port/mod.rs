@@ -1,4 +1,4 @@
-//! A port with nothing between it and the endpoint.
+//! A TCP port that serves an endpoint directly, without a router.
 
 mod connection;
 mod descriptors;
@@ -22,7 +22,7 @@ use tower_service::Service;
 pub use self::incoming::Incoming;
 use self::{connection::Serving, seats::Seats, watch::Timeouts};
 
-/// A port where a server is all there is: the fastest way to serve an [`Endpoint`](crate::Endpoint).
+/// A port with a single service: the fastest way to serve an [`Endpoint`](crate::Endpoint).
 ///
 /// ```no_run
 /// use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
@@ -42,14 +42,14 @@ use self::{connection::Serving, seats::Seats, watch::Timeouts};
 /// # }
 /// ```
 ///
-/// There is no router, and a short response is one write to a socket with `TCP_NODELAY`. Other paths get a 404. It speaks HTTP/1.1,
-/// and services find neither the address of the client nor a way to upgrade a connection. Where there is to be more at the port, or
-/// HTTP/2 or TLS, mount the endpoint in axum or whatever has that.
+/// There is no router, and a short response is one write to a socket with `TCP_NODELAY`. Other paths get a 404. It
+/// speaks HTTP/1.1. Services get neither the address of the client nor a way to upgrade a connection. For further
+/// routes, HTTP/2 or TLS, mount the endpoint in axum or another server that has them.
 ///
-/// # Slow clients, and many of them
+/// # Slow clients and many clients
 ///
-/// A client cannot keep a connection by doing nothing. Each of these has a default and a method that sets it; [`Duration::MAX`] switches a
-/// timeout off.
+/// A client cannot keep a connection by doing nothing. Each of these limits has a default and a method that sets it.
+/// [`Duration::MAX`] disables a timeout.
 ///
 /// | limit | default | when it is exceeded |
 /// |---|---|---|
@@ -58,13 +58,13 @@ use self::{connection::Serving, seats::Seats, watch::Timeouts};
 /// | [write stall](Self::with_write_stall) | 60 s | the connection is closed |
 /// | [keep-alive](Self::with_keep_alive) | 75 s | the connection is closed |
 /// | [connections](Self::with_connections) | 10,000, or as many as there are file descriptors, less a reserve | the connection that has waited longest for a request is closed; if there is none, new ones wait |
-/// | [bytes of unfinished requests](Self::with_unfinished_bytes) | 256 MiB | the slowest requests are given up |
+/// | [bytes of unfinished requests](Self::with_unfinished_bytes) | 256 MiB | the slowest requests are dropped |
 /// | line and headers of a request | 64 KiB | the request gets a 431, if there is still more to come |
 ///
-/// A call that is in flight, and a stream that is open, may last: none of these counts while the server is at work on a response. How many of
-/// those one client may have is for the service to say.
+/// A call in flight and an open stream may last: none of these timeouts runs while the server works on a response. The
+/// service has to limit how many of those a client may have.
 #[derive(Debug)]
-#[must_use = "it serves nobody before it is told to"]
+#[must_use = "a port accepts no connection until `serve` is called"]
 pub struct Port {
     listener: TcpListener,
     path: Arc<str>,
@@ -75,31 +75,35 @@ pub struct Port {
 }
 
 impl Port {
-    /// How long connections have to end, unless it is set.
+    /// Default drain time: how long connections have to end after the port stops.
     pub const DRAIN: Duration = Duration::from_secs(10);
 
-    /// How long the head of a request may take to arrive, unless it is set.
+    /// Default header timeout: how long the head of a request may take to arrive.
     pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// How long the body of a request may take to arrive, unless it is set.
+    /// Default body timeout: how long the body of a request may take to arrive.
     pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// How long a client may read nothing of a response, unless it is set.
+    /// Default write stall timeout: how long a client may read nothing of a response.
     pub const WRITE_STALL: Duration = Duration::from_secs(60);
 
-    /// How long a connection may be idle between two requests, unless it is set.
+    /// Default keep-alive timeout: how long a connection may be idle between two requests.
     pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-    /// How many bytes there may be of requests that have not arrived completely, unless it is set: 256 MiB.
+    /// Default limit on the bytes of requests that have not arrived completely: 256 MiB.
     pub const UNFINISHED_BYTES: usize = 256 << 20;
 
-    /// Serves at this path. It is compared as it is written: there are no patterns in it, and what is encoded in a request stays so.
+    /// Serves at this path. The path is compared literally: it has no patterns, and percent-encoding in a request is
+    /// not decoded.
     ///
     /// # Panics
     ///
-    /// If it does not begin with a slash, or has a query: no request could be for it.
+    /// If the path does not begin with a slash, or has a query or a fragment: no request could match it.
     pub fn new(listener: TcpListener, path: &str) -> Self {
-        assert!(path.starts_with('/') && !path.contains(['?', '#']), "{path:?} is no path, which begins with a slash");
+        assert!(
+            path.starts_with('/') && !path.contains(['?', '#']),
+            "{path:?} is not a path: it must begin with a slash and have no query or fragment"
+        );
         let timeouts = Timeouts {
             header: Self::HEADER_TIMEOUT,
             body: Self::BODY_TIMEOUT,
@@ -110,75 +114,80 @@ impl Port {
         Self { listener, path: path.into(), drain: Self::DRAIN, timeouts, connections: None, unfinished }
     }
 
-    /// Gives connections this long to end once the port is to stop, in place of [`DRAIN`](Self::DRAIN).
+    /// Sets how long connections have to end after the port stops: [`DRAIN`](Self::DRAIN) by default.
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Closes a connection on which the head of a request has not arrived this long after its first byte, in place of
-    /// [`HEADER_TIMEOUT`](Self::HEADER_TIMEOUT). On a new connection the time begins when it is accepted, also if nothing is sent.
+    /// Sets the header timeout: [`HEADER_TIMEOUT`](Self::HEADER_TIMEOUT) by default. A connection is closed if the head
+    /// of a request has not arrived this long after its first byte. On a new connection the time begins when it is
+    /// accepted, even if nothing is sent.
     pub fn with_header_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.header = timeout;
         self
     }
 
-    /// Closes a connection on which the body of a request has not arrived this long after a service began to wait for it, in place of
-    /// [`BODY_TIMEOUT`](Self::BODY_TIMEOUT). It is for all of the body: bytes that come in between do not extend it.
+    /// Sets the body timeout: [`BODY_TIMEOUT`](Self::BODY_TIMEOUT) by default. A connection is closed if the whole body
+    /// of a request has not arrived this long after a service began to wait for it. Bytes that arrive meanwhile do not
+    /// extend it.
     pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.body = timeout;
         self
     }
 
-    /// Closes a connection whose client has not made room for more of a response for this long, in place of
-    /// [`WRITE_STALL`](Self::WRITE_STALL). Less than 16 KiB in this time is as good as nothing, unless no more was left to be read.
+    /// Sets the write stall timeout: [`WRITE_STALL`](Self::WRITE_STALL) by default. A connection is closed if its
+    /// client has not taken more of a response for this long. Taking less than 16 KiB in this time counts as taking
+    /// nothing, unless less was left to read.
     pub fn with_write_stall(mut self, timeout: Duration) -> Self {
         self.timeouts.write_stall = timeout;
         self
     }
 
-    /// Closes a connection that has been idle for this long after a response, in place of [`KEEP_ALIVE`](Self::KEEP_ALIVE).
+    /// Sets the keep-alive timeout: [`KEEP_ALIVE`](Self::KEEP_ALIVE) by default. A connection is closed if it has been
+    /// idle for this long after a response.
     pub fn with_keep_alive(mut self, timeout: Duration) -> Self {
         self.timeouts.keep_alive = timeout;
         self
     }
 
-    /// Serves at most this many connections at a time, and at least one.
+    /// Sets the limit on simultaneous connections, which is at least one.
     ///
-    /// The default is 10,000, or what the limit on open files of the process (`ulimit -n`) allows, if that is less: a quarter of them, at least
-    /// 16 and at most 256, is kept in reserve. The limit is read when serving begins.
+    /// The default is 10,000, or what the process's limit on open files (`ulimit -n`) allows if that is less: a quarter
+    /// of it, at least 16 and at most 256, is kept in reserve. The limit is read when serving begins.
     ///
-    /// When a connection arrives at the limit, the one that has waited longest for its client is closed: one that is idle between two
-    /// requests, or one whose request has been arriving for more than two seconds. If there is none, the new one waits until another ends, and those after it
-    /// wait in the backlog of the operating system. A connection with a call in flight, or with an open stream, is never closed for
-    /// another.
+    /// When a connection arrives at the limit, the connection that has waited longest for its client is closed: one
+    /// that is idle between two requests, or one whose request has been arriving for more than two seconds. If there is
+    /// none, the new connection waits until another ends, and later ones wait in the backlog of the operating system. A
+    /// connection with a call in flight or an open stream is never closed for another.
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
         self
     }
 
-    /// Holds at most this many bytes of requests that have not arrived completely, on all connections together, in place of
-    /// [`UNFINISHED_BYTES`](Self::UNFINISHED_BYTES). The first 16 KiB of a request do not count.
+    /// Sets the limit on the bytes of requests that have not arrived completely, on all connections together:
+    /// [`UNFINISHED_BYTES`](Self::UNFINISHED_BYTES) by default. The first 16 KiB of a request do not count.
     ///
-    /// Beyond that, the connections whose requests have been arriving for the longest time are closed. What counts are the bytes on the wire:
-    /// for how much of a complete request there may be, see the service.
+    /// Beyond the limit, the connections whose requests have been arriving for the longest time are closed. The limit
+    /// counts bytes on the wire. The service has to limit the size of a complete request.
     pub fn with_unfinished_bytes(mut self, bytes: usize) -> Self {
         self.unfinished = bytes;
         self
     }
 
-    /// Serves with this service until `stop` is there: an endpoint, one with middleware around it, or rmcp's own.
+    /// Serves until `stop` resolves. The service is an endpoint, an endpoint with middleware, or rmcp's own service.
     ///
-    /// What goes wrong with a connection ends that connection. If there are too many to accept one more, those to come wait until
-    /// there is room: also where it is the operating system that has no file descriptor left.
+    /// An error on a connection ends only that connection. If no further connection can be accepted, because of the
+    /// limit or because the operating system has no file descriptor left, new connections wait.
     ///
-    /// Once `stop` is there, no connection is accepted anymore. Those that are idle are closed, the others after their response; when
-    /// all are, this returns. It does not wait for longer than it [may](Self::with_drain), however long a handler, a stream or a client
-    /// takes: what is left then goes on for as long as the runtime does. So it is when this is dropped. Who sends a request at the very
-    /// moment may find the connection closed, as with any server that closes what is idle.
+    /// When `stop` resolves, the port accepts no more connections. Idle connections are closed, the others after their
+    /// response, and when all are closed, this returns. It waits at most for the [drain time](Self::with_drain),
+    /// however long a handler, a stream or a client takes: connections that are left then continue as long as the
+    /// runtime does. The same happens when this future is dropped. A client that sends a request at that moment may
+    /// find the connection closed, as with any server that closes idle connections.
     ///
-    /// The `cancellation_token` of the endpoint's configuration is another matter: whoever cancels it tells handlers to stop, and has
-    /// what is in flight answered with a 500 at once.
+    /// The `cancellation_token` of the endpoint's configuration is different: cancelling it tells handlers to stop, and
+    /// requests in flight are answered with a 500 at once.
     pub async fn serve<S, B>(self, service: S, stop: impl Future<Output = ()>)
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
@@ -200,14 +209,15 @@ impl Port {
                 () = &mut stop => break,
             };
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(target: "rounds", %peer, %error, "a connection stays without TCP_NODELAY");
+                tracing::debug!(target: "rounds", %peer, %error, "TCP_NODELAY could not be set on a connection");
             }
             tasks.spawn(serving.clone().serve(stream, peer, seat));
         }
         drop((listener, ending));
         tasks.close();
         if timeout(drain, tasks.wait()).await.is_err() {
-            tracing::info!(target: "rounds", connections = tasks.len(), "stopped with connections still open");
+            tracing::info!(target: "rounds", connections = tasks.len(),
+                "the drain time is over, and connections are still open");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Response bodies in pieces: hyper is handed a bounded part of a body at a time.
+//! Response bodies in pieces: hyper gets a bounded part of a body at a time.
 
 use std::{
     pin::Pin,
@@ -11,17 +11,17 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::watch::Watch;
 
-/// How much of a response is handed to hyper at once, in bytes, and after how much it writes. It keeps room for as much as it was given
-/// in between, as long as a connection lasts.
+/// How many bytes of a response hyper gets at a time, and after how many it writes. As long as a connection lasts,
+/// hyper keeps a buffer as large as the largest amount in between.
 pub(super) const PIECE: usize = 64 << 10;
 
 /// A body, if there is one, in pieces of a bounded size.
 ///
-/// It never says beforehand that it is empty. hyper would be through with such a response as soon as its head is in the buffer, and with one
-/// after the other the buffer would grow for as long as somebody sends requests and reads nothing.
+/// It never announces that it is empty. hyper would finish an empty response as soon as its head is in the buffer. If a
+/// client sent requests and read nothing, such responses would make the buffer grow without limit.
 pub(super) struct Pieces<B> {
     body: Option<B>,
-    /// What has come of it and is still to be handed on.
+    /// Data that has arrived and has not been passed on yet.
     rest: Bytes,
     has_begun: bool,
     watch: Arc<Watch>,

@@ -1,4 +1,4 @@
-//! Who gets in: a port has a limited number of seats, and a connection that does nothing leaves its seat to one that is at the door.
+//! Admission: a port has a limited number of seats, and an idle connection gives its seat to a new one.
 
 use std::{
     collections::VecDeque,
@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::watch::{Unfinished, Watch};
 
-/// How long to wait for whatever there is too little of, before looking again whether somebody can leave.
+/// Pause before looking again for a connection that can be closed, while seats or file descriptors are short.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
-/// How long a request may take to arrive when others are at the door. Below the limit, only the timeouts count.
+/// How long a request may take to arrive while other connections wait for a seat. Below the limit, only the timeouts
+/// count.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often a shortage is logged, at most.
+/// Minimum interval between two log lines about a shortage.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The seats of a port.
@@ -32,9 +33,9 @@ pub(super) struct Seats {
     permits: Arc<Semaphore>,
     unfinished: Arc<Unfinished>,
     stopping: CancellationToken,
-    /// All that were taken, and some whose connection has ended.
+    /// All connections with a seat, and some that have ended.
     taken: Vec<Weak<Watch>>,
-    /// Those that could be left when somebody last looked, beginning with the one that has waited longest.
+    /// Connections that could be closed at the last look, beginning with the one that has waited longest.
     idle: VecDeque<(Instant, Weak<Watch>)>,
     /// When a shortage was last logged.
     told: Option<Instant>,
@@ -72,8 +73,8 @@ impl Seats {
         }
     }
 
-    /// The next connection, and a seat for it. At the limit, one connection is accepted and waits until there is a seat; the others wait with the
-    /// operating system.
+    /// Accepts the next connection, and takes a seat for it. At the limit, one connection is accepted and waits for a
+    /// seat; the others wait in the backlog of the operating system.
     pub(super) async fn admit(&mut self, listener: &TcpListener) -> (TcpStream, SocketAddr, Seat) {
         let (stream, peer) = self.accept(listener).await;
         let seat = self.take().await;
@@ -93,10 +94,12 @@ impl Seats {
             match accepted {
                 Ok(accepted) => return accepted,
                 Err(error) if is_about_one(error.kind()) => {}
-                // Most likely there are no file descriptors left, whoever has them.
+                // Most likely the process or the system has no file descriptors left.
                 Err(error) => {
                     if self.may_tell() {
-                        tracing::warn!(target: "rounds", %error, "cannot accept connections for now");
+                        tracing::warn!(target: "rounds", %error,
+                            "cannot accept connections for now; trying again: raise the limit on file descriptors if \
+                             this persists");
                     }
                     self.make_room();
                     sleep(SHORTAGE).await;
@@ -105,7 +108,7 @@ impl Seats {
         }
     }
 
-    /// A seat, as soon as there is one.
+    /// Takes a seat as soon as one is free.
     pub(super) async fn take(&mut self) -> Seat {
         loop {
             if let Ok(permit) = self.permits.clone().try_acquire_owned() {
@@ -115,15 +118,16 @@ impl Seats {
                 tracing::warn!(
                     target: "rounds",
                     connections = self.most,
-                    "as many connections are open as there may be; those that wait for a request are closed, and new ones have to wait: \
-                     `Port::with_connections` and the limit on file descriptors say how many there may be"
+                    "the limit on connections is reached: connections that wait for a request are closed, and new \
+                     ones wait. To \
+                     serve more, raise `Port::with_connections` and the limit on file descriptors"
                 );
             }
             self.make_room();
             let (permits, unfinished) = (self.permits.clone(), self.unfinished.clone());
             tokio::select! {
                 permit = permits.acquire_owned() => {
-                    // It is never closed; without a permit, all is as it was.
+                    // The semaphore is never closed; an error would change nothing.
                     if let Ok(permit) = permit {
                         return self.seat(permit);
                     }
@@ -135,7 +139,7 @@ impl Seats {
     }
 
     fn seat(&mut self, permit: OwnedSemaphorePermit) -> Seat {
-        // A token of its own, as each connection looks at it whenever it is woken.
+        // A child token for each connection, because each polls its own whenever it is woken.
         let watch = Arc::new(Watch::new(self.unfinished.clone(), self.stopping.child_token()));
         if self.taken.len() == self.taken.capacity() {
             self.taken.retain(|watch| watch.strong_count() > 0);
@@ -144,7 +148,7 @@ impl Seats {
         Seat { watch, _permit: permit }
     }
 
-    /// Has the connection closed whose client we have waited for the longest time, if we wait for any.
+    /// Closes the connection whose client has kept the server waiting the longest, if there is one.
     fn make_room(&mut self) {
         if self.close_one() {
             return;
@@ -158,7 +162,7 @@ impl Seats {
 
     fn close_one(&mut self) -> bool {
         while let Some((since, watch)) = self.idle.pop_front() {
-            // It may have been sent a request since then.
+            // It may have received a request since the last look.
             if let Some(watch) = watch.upgrade()
                 && watch.waits_since(PATIENCE) == Some(since)
             {
@@ -169,7 +173,7 @@ impl Seats {
         false
     }
 
-    /// Closes the connections whose requests take the longest to arrive, until what is left may stay.
+    /// Closes the connections whose requests take the longest to arrive, until the rest is within the limit.
     fn shed(&mut self) {
         if !self.unfinished.are_too_many() {
             return;
@@ -192,12 +196,13 @@ impl Seats {
             tracing::warn!(
                 target: "rounds",
                 connections = closed,
-                "requests that had not arrived took more memory than they may, and the slowest were given up: see `Port::with_unfinished_bytes`"
+                "requests that have not arrived completely exceeded their memory limit, and the slowest connections \
+                 were closed: see `Port::with_unfinished_bytes`"
             );
         }
     }
 
-    /// Whether it is time for another line in the log.
+    /// Whether another line may be logged now.
     fn may_tell(&mut self) -> bool {
         let may = self.told.is_none_or(|told| told.elapsed() >= EVERY);
         if may {
@@ -207,7 +212,7 @@ impl Seats {
     }
 }
 
-/// Whether it was this connection that failed, and not the listener.
+/// Whether the error is about one connection, and not about the listener.
 fn is_about_one(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::ConnectionAborted | ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
 }

@@ -1,4 +1,4 @@
-//! The socket of a connection, with an eye on what goes through it.
+//! The socket of a connection, which reports reads and writes.
 
 use std::{
     io::{self, IoSlice},
@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::watch::Watch;
 
-/// A stream that tells a [`Watch`] what is read and written.
+/// A stream that reports to a [`Watch`] what is read and written.
 pub(super) struct Watched<T> {
     stream: T,
     watch: Arc<Watch>,
-    /// Whether something is left of a write that found no room.
+    /// Whether part of a write is pending because the socket's buffer is full.
     stalled: bool,
 }
 
@@ -68,7 +68,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         self.stream.is_write_vectored()
     }
 
-    /// hyper does this whenever it has written all that it had.
+    /// hyper calls this whenever it has written everything in its buffer.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.stalled = false;

@@ -1,4 +1,4 @@
-//! Clients that are slow, on a clock that moves when everything else stands still.
+//! Slow clients, on a paused clock that advances when all tasks are idle.
 
 use std::{
     convert::Infallible,
@@ -48,13 +48,13 @@ async fn a_new_connection_on_which_nothing_is_sent_is_closed_after_the_header_ti
 async fn a_head_that_trickles_in_is_cut_off_at_the_header_timeout() {
     let mut client = connect(text("hello"));
     let began = Instant::now();
-    // Each byte is well within any timeout between two of them.
+    // The pause between two bytes is well below every timeout.
     for byte in GET.iter().cycle() {
         if client.write_all(&[*byte]).await.is_err() {
             break;
         }
         sleep(SECOND / 2).await;
-        assert!(began.elapsed() <= 2 * Port::HEADER_TIMEOUT, "it is still heard");
+        assert!(began.elapsed() <= 2 * Port::HEADER_TIMEOUT, "the connection is still open");
     }
     assert!(began.elapsed() >= Port::HEADER_TIMEOUT, "{:?}", began.elapsed());
 }
@@ -65,7 +65,7 @@ async fn empty_lines_before_a_request_do_not_extend_the_header_timeout() {
     let began = Instant::now();
     while client.write_all(b"\r\n").await.is_ok() {
         sleep(SECOND).await;
-        assert!(began.elapsed() <= 2 * Port::HEADER_TIMEOUT, "it is still heard");
+        assert!(began.elapsed() <= 2 * Port::HEADER_TIMEOUT, "the connection is still open");
     }
 }
 
@@ -76,7 +76,7 @@ async fn a_body_that_trickles_in_is_cut_off_at_the_body_timeout() {
     let began = Instant::now();
     while client.write_all(b"x").await.is_ok() {
         sleep(SECOND).await;
-        assert!(began.elapsed() <= 2 * Port::BODY_TIMEOUT, "it is still heard");
+        assert!(began.elapsed() <= 2 * Port::BODY_TIMEOUT, "the connection is still open");
     }
     assert!(began.elapsed() >= Port::BODY_TIMEOUT, "{:?}", began.elapsed());
 }
@@ -88,7 +88,7 @@ async fn a_body_in_chunks_is_cut_off_at_the_body_timeout_too() {
     let began = Instant::now();
     while client.write_all(b"1\r\nx\r\n").await.is_ok() {
         sleep(SECOND).await;
-        assert!(began.elapsed() <= 2 * Port::BODY_TIMEOUT, "it is still heard");
+        assert!(began.elapsed() <= 2 * Port::BODY_TIMEOUT, "the connection is still open");
     }
     assert!(began.elapsed() >= Port::BODY_TIMEOUT, "{:?}", began.elapsed());
 }
@@ -142,7 +142,7 @@ async fn a_stream_may_be_open_for_far_longer_than_any_timeout() {
     }
 }
 
-/// As the stream of a legacy session between two pings, or without any.
+/// Like the stream of a legacy session, with pings or without.
 #[tokio::test(start_paused = true)]
 async fn a_stream_on_which_nothing_is_said_stays_open() {
     let mut client = connect(service(|_| ready(Response::new(Silence.boxed()))));
@@ -187,7 +187,7 @@ async fn a_client_that_reads_slowly_gets_all_of_a_long_response() {
     let mut client = connect(service(move |_| ready(Response::new(Long(long, Dropped::default()).boxed()))));
     client.write_all(GET).await.unwrap();
     let mut read = response(&mut client).await.split_once("\r\n\r\n").unwrap().1.len();
-    // A kilobyte a second takes a quarter of an hour.
+    // At a kilobyte per second, this takes a quarter of an hour.
     while read < long {
         sleep(SECOND).await;
         let bytes = client.read(&mut [0; 1024]).await.unwrap();
@@ -235,7 +235,7 @@ async fn requests_in_one_segment_are_answered_one_after_the_other() {
     while said.matches("hello").count() < 3 {
         said += &response(&mut client).await;
     }
-    // Half a request with them gets it no further than an idle connection.
+    // The half request at the end does not keep the connection open longer than an idle one.
     assert!(closed(&mut client).await <= Port::KEEP_ALIVE);
 }
 
@@ -259,7 +259,7 @@ async fn a_timeout_that_is_switched_off_never_comes() {
     assert!(response(&mut client).await.ends_with('0'));
 }
 
-/// A connection to a port with this service, of which the operating system keeps some kilobytes.
+/// A connection to a port with this service, with a socket buffer of some kilobytes.
 fn connect<S>(service: S) -> DuplexStream
 where
     S: Service<Request<Incoming>, Response = Response<BoxBody<Bytes, Infallible>>, Error = Infallible, Future: Send>
@@ -286,7 +286,7 @@ where
     ours
 }
 
-/// How long it takes until the connection is closed, on which nothing more is said.
+/// How long it takes until a connection is closed on which the client sends nothing more.
 async fn closed(client: &mut DuplexStream) -> Duration {
     let began = Instant::now();
     let mut said = Vec::new();
@@ -296,7 +296,7 @@ async fn closed(client: &mut DuplexStream) -> Duration {
     began.elapsed()
 }
 
-/// What is there of a response.
+/// The response so far.
 async fn response(client: &mut DuplexStream) -> String {
     let mut said = vec![0; 8 << 10];
     let read = client.read(&mut said).await.unwrap();
@@ -314,7 +314,7 @@ where
     Responding(respond)
 }
 
-/// Says always the same.
+/// A service that always sends the same text.
 fn text(
     said: &'static str,
 ) -> impl Service<Request<Incoming>, Response = Response<BoxBody<Bytes, Infallible>>, Error = Infallible, Future: Send>
@@ -324,7 +324,7 @@ fn text(
     service(move |_| ready(whole(said)))
 }
 
-/// Reads the body, and says how long it was.
+/// A service that reads the body, and answers with its length.
 fn reading()
 -> impl Service<Request<Incoming>, Response = Response<BoxBody<Bytes, Infallible>>, Error = Infallible, Future: Send>
 + Clone
@@ -377,7 +377,7 @@ impl Drop for Long {
     }
 }
 
-/// So many bytes, in small pieces.
+/// A body of this many bytes, in small pieces.
 struct Long(usize, Dropped);
 
 impl Body for Long {

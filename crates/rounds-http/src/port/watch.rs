@@ -1,4 +1,5 @@
-//! What a connection waits for, since when, and for how long it may: the state that the timeouts and the limits of a port look at.
+//! What a connection waits for, since when, and for how long it may: the state behind the timeouts and limits of a
+//! port.
 
 use std::{
     sync::{
@@ -11,14 +12,15 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How many bytes of a response a client has to take within the write stall timeout, unless it takes all that is there. Less than that is a
-/// client that reads a byte now and then to keep its connection.
+/// How many bytes of a response a client has to take within the write stall timeout, unless it takes all of it. A
+/// client that takes less reads a byte now and then to keep its connection.
 const PROGRESS: usize = 16 << 10;
 
-/// How many bytes of a request do not count against [`Unfinished`]: most requests are not longer, and connections are limited.
+/// How many bytes of a request do not count against [`Unfinished`]: most requests are not longer, and the number of
+/// connections is limited.
 const FREE: usize = 16 << 10;
 
-/// How long a client may take, for each thing that only it can do.
+/// How long a client may take for each step that depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
     pub(super) header: Duration,
@@ -27,7 +29,7 @@ pub(super) struct Timeouts {
     pub(super) keep_alive: Duration,
 }
 
-/// What a client was too slow for.
+/// The step for which a client was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     Head,
@@ -37,7 +39,7 @@ pub(super) enum Late {
 }
 
 impl Late {
-    /// What became of the connection, for the log.
+    /// Why the connection was closed, for the log.
     pub(super) fn why(self) -> &'static str {
         match self {
             Self::Head => "the head of its request did not arrive within the header timeout",
@@ -48,19 +50,20 @@ impl Late {
     }
 }
 
-/// The state of one connection. Its task, the body of its request and the port itself share it.
+/// The state of one connection. Its task, the body of its request and the port share it.
 #[derive(Debug)]
 pub(super) struct Watch {
     state: Mutex<State>,
     unfinished: Arc<Unfinished>,
-    /// Cancelled when the port stops, and when the connection has to give way.
+    /// Cancelled when the port stops, and when the connection has to give its seat to another.
     leave: CancellationToken,
 }
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// When the phase began. It is filled in when a task has done all it could, so that a phase which passes at once costs nothing.
+    /// When the phase began. It is set when a task has made all the progress it can, so that a phase that passes
+    /// immediately costs nothing.
     since: Option<Instant>,
     stall: Option<Stall>,
     responded: bool,
@@ -69,20 +72,20 @@ struct State {
     gives_way: bool,
 }
 
-/// What is waited for.
+/// What the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The rest of a request's head, or all of it on a new connection.
     Head,
     /// The rest of a request's body.
     Body,
-    /// The server, for as long as a call or a stream lasts.
+    /// The server, as long as a call or a stream lasts.
     Call,
     /// The next request.
     Idle,
 }
 
-/// A response that the client's side has no room for.
+/// A response that the client does not take.
 #[derive(Debug, Default)]
 struct Stall {
     since: Option<Instant>,
@@ -90,7 +93,7 @@ struct Stall {
 }
 
 impl Watch {
-    /// A connection that was accepted just now.
+    /// A connection that has just been accepted.
     pub(super) fn new(unfinished: Arc<Unfinished>, leave: CancellationToken) -> Self {
         let state = State {
             phase: Phase::Head,
@@ -107,12 +110,12 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes have come from the client.
+    /// Records that bytes have arrived from the client.
     pub(super) fn received(&self, bytes: usize) {
         let mut state = self.state();
         match state.phase {
             Phase::Idle => state.enter(Phase::Head),
-            // Part of the next request, of which hyper takes no more than a buffer.
+            // Part of the next request, of which hyper reads at most one buffer.
             Phase::Call => return,
             Phase::Head | Phase::Body => {}
         }
@@ -123,7 +126,7 @@ impl Watch {
         }
     }
 
-    /// The head of a request is complete, and the service is called with it.
+    /// Records that the head of a request is complete, and that the service is called with it.
     pub(super) fn called(&self, has_body: bool) {
         let mut state = self.state();
         state.enter(Phase::Call);
@@ -132,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// The service waits for the body.
+    /// Records that the service waits for the body.
     pub(super) fn wants_body(&self) {
         let mut state = self.state();
         if state.phase == Phase::Call {
@@ -140,7 +143,7 @@ impl Watch {
         }
     }
 
-    /// The body has come to its end, or is not wanted any more.
+    /// Records that the body has ended, or is not wanted any more.
     pub(super) fn body_ended(&self) {
         let mut state = self.state();
         if state.phase == Phase::Body {
@@ -149,17 +152,17 @@ impl Watch {
         self.forget(&mut state);
     }
 
-    /// All of the response is with hyper, which has yet to write it.
+    /// Records that hyper has the whole response, and has yet to write it.
     pub(super) fn responded(&self) {
         self.state().responded = true;
     }
 
-    /// A write found no room.
+    /// Records that a write found the socket's buffer full.
     pub(super) fn stalled(&self) {
         self.state().stall.get_or_insert_default();
     }
 
-    /// A write after one that found no room.
+    /// Records a write after one that found the buffer full.
     pub(super) fn wrote(&self, bytes: usize) {
         if let Some(stall) = &mut self.state().stall {
             stall.written += bytes;
@@ -169,7 +172,7 @@ impl Watch {
         }
     }
 
-    /// Nothing is left to be written. After a response, that is the end of its request.
+    /// Records that nothing is left to be written. After a response, that is the end of its request.
     pub(super) fn flushed(&self) {
         let mut state = self.state();
         state.stall = None;
@@ -179,7 +182,7 @@ impl Watch {
         }
     }
 
-    /// The connection has ended.
+    /// Records that the connection has ended.
     pub(super) fn ended(&self) {
         self.forget(&mut self.state());
     }
@@ -189,7 +192,7 @@ impl Watch {
         state.received = 0;
     }
 
-    /// When the client will be too late, as things stand, and for what.
+    /// When the client will exceed a timeout if it does nothing, and which one.
     pub(super) fn due(&self, timeouts: &Timeouts) -> Option<(Instant, Late)> {
         let state = &mut *self.state();
         let waits = match state.phase {
@@ -198,7 +201,7 @@ impl Watch {
             Phase::Call => None,
             Phase::Idle => Some((timeouts.keep_alive, Late::Idle)),
         };
-        // What no clock can show never comes.
+        // A moment beyond the range of the clock never comes.
         let due = |since: &mut Option<Instant>, (timeout, late): (Duration, Late)| {
             Some((since.get_or_insert_with(Instant::now).checked_add(timeout)?, late))
         };
@@ -208,8 +211,8 @@ impl Watch {
         [waits, stall].into_iter().flatten().min_by_key(|(due, _)| *due)
     }
 
-    /// Since when the server waits for this client to send a request, if the connection may be closed for that: when it is idle
-    /// between two requests, or when a request that has begun takes longer than `patience`.
+    /// Since when the server waits for this client to send a request, if the connection may be closed for that: it is
+    /// idle between two requests, or a request that has begun takes longer than `patience`.
     pub(super) fn waits_since(&self, patience: Duration) -> Option<Instant> {
         let state = self.state();
         let since = state.since.filter(|_| !state.gives_way)?;
@@ -220,13 +223,13 @@ impl Watch {
         }
     }
 
-    /// Since when a request is arriving that counts against what may be unfinished.
+    /// Since when a request is arriving that counts against the limit on unfinished bytes.
     pub(super) fn unfinished_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.counted() > 0).then(|| state.since.unwrap_or_else(Instant::now))
     }
 
-    /// Has the connection closed, if it still waits for its client when its task gets to know.
+    /// Asks the connection to close, if it still waits for its client when its task learns of it.
     pub(super) fn give_way(&self) {
         let mut state = self.state();
         self.forget(&mut state);
@@ -235,7 +238,7 @@ impl Watch {
         self.leave.cancel();
     }
 
-    /// Whether the connection is to be closed as it is.
+    /// Whether the connection has to be closed in its present state.
     pub(super) fn is_given_up(&self) -> bool {
         let state = self.state();
         state.gives_way && state.phase != Phase::Call
@@ -257,7 +260,7 @@ impl State {
     }
 }
 
-/// How many bytes there are of requests that have not arrived completely, on all connections.
+/// The bytes of requests that have not arrived completely, on all connections.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     bytes: AtomicUsize,
@@ -286,7 +289,7 @@ impl Unfinished {
         self.bytes.load(Ordering::Relaxed) > self.most
     }
 
-    /// Becomes ready when there may be too many.
+    /// Resolves when the limit may have been exceeded.
     pub(super) async fn too_many(&self) {
         self.too_many.notified().await;
     }
