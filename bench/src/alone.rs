@@ -1,13 +1,13 @@
-//! A thread and a runtime of its own for what is measured within this process, so that nothing is handed from core to core.
+//! A separate thread and runtime for measurements within this process, so that no task moves between cores.
 
 use std::error::Error;
 
 use crate::report::Section;
 
-/// What goes wrong while measuring.
+/// An error while measuring.
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Measures there.
+/// Runs a measurement there.
 pub(crate) async fn alone<F>(measure: impl FnOnce() -> F + Send + 'static) -> Result<Section, Box<dyn Error>>
 where
     F: Future<Output = Result<Section, Failure>>,

@@ -1,4 +1,4 @@
-//! What the claims that a server remembers cost the next leg: its time with a thousand of them, and with a million.
+//! The cost of remembered claims for the next leg: its time with a thousand claims, and with a million.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use crate::{
     report::{Section, Table, figure, whole},
 };
 
-/// How many claims are remembered.
+/// Numbers of claims.
 const CLAIMS: [usize; 3] = [1_000, 100_000, 1_000_000];
 
-/// How often the servers take turns, and how many legs of each a turn has: enough for one in a hundred to be a few.
+/// Number of turns, and of legs per turn: enough for a p99 of a few legs.
 const TURNS: usize = 61;
 const LEGS: usize = 1_000;
 
@@ -40,7 +40,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
             row.turn().await;
         }
     }
-    let mut table = Table::new(["claims", "p50", "p99", "the longest"]);
+    let mut table = Table::new(["claims", "p50", "p99", "longest"]);
     let ratio = |row: &Row, place: fn(&Times) -> Duration| {
         let ratios = row.turns.iter().zip(&rows[0].turns);
         median(ratios.map(|(turn, first)| place(turn).as_secs_f64() / place(first).as_secs_f64()).collect())
@@ -59,9 +59,10 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         name: "claims",
         title: "A leg among many claims",
         text: format!(
-            "The leg of a guard-first weather call that brings the answer, without a transport, with a ledger in memory that remembers so \
-             many claims: {TURNS} turns of {} legs with each, as multiples of the first row of the same turn, whose p99 was {} µs in this \
-             run. Every leg claims, records its reply, and forgets as many claims as were made: each call comes a second after the last.",
+            "The second leg of a guard-first weather call, without a transport, with a ledger in memory that has \
+             this many claims: {TURNS} turns of {} legs each, as multiples of the first row of the same turn, whose \
+             p99 was {} µs in this run. Every leg takes a claim, records its reply, and removes as many expired \
+             claims as were added: consecutive calls are a second apart.",
             whole(LEGS as f64),
             figure(first),
         ),
@@ -70,7 +71,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     })
 }
 
-/// A server with a ledger that remembers so many claims.
+/// A server whose ledger has this many claims.
 struct Row {
     claims: usize,
     server: Server,
@@ -112,11 +113,11 @@ impl Row {
     }
 }
 
-/// A claim that was answered, and is remembered for longer than this takes: not all until the same second.
+/// Adds an answered claim that is kept for longer than the measurement. The claims expire at different seconds.
 async fn remember(ledger: &MemoryLedger, clock: &Clock, claim: u64) -> Result<(), Failure> {
     let name = |part: u64| (claim * 2 + part).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let flow = [name(0), name(1)].concat();
-    let flow = FlowId::from_bytes(flow.try_into().map_err(|_| "a name has 16 bytes")?);
+    let flow = FlowId::from_bytes(flow.try_into().map_err(|_| "a flow id has 16 bytes")?);
     let id = ClaimId { flow, what: ClaimKind::Round(1) };
     let now = Timestamp::from(rounds::time::Clock::now(clock));
     let until = now + Duration::from_secs(10_000_000 + claim % 690);

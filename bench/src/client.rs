@@ -1,5 +1,5 @@
-//! A call driven by `drive` against the same call driven by rmcp's own loop, over the same connection to the same server: in memory,
-//! where nothing else takes time, and over HTTP to another process.
+//! A call driven by `drive`, compared with the same call driven by rmcp's own loop, over the same connection to the
+//! same server: in memory, where nothing else takes time, and over HTTP to another process.
 
 use std::convert::Infallible;
 
@@ -33,10 +33,10 @@ const TURNS: usize = 4001;
 /// Turns that are not counted.
 const WARM_UP: usize = 400;
 
-/// A client as rmcp has them, with somebody who answers at once.
+/// rmcp's client, with a user who answers immediately.
 pub(crate) struct Person;
 
-/// Such a client, connected in memory to this server.
+/// A client that is connected to this server in memory.
 pub(crate) async fn connect(server: Rounds<Weather>) -> Result<RunningService<RoleClient, Person>, Failure> {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     tokio::spawn(async { serve_server(server, theirs).await?.waiting().await.map_err(Failure::from) });
@@ -47,7 +47,7 @@ pub(crate) fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
-/// What both call the tool with.
+/// The arguments of the tool, for both.
 pub(crate) fn arguments() -> JsonObject {
     rmcp::object!({"location": "Tokyo"})
 }
@@ -72,7 +72,7 @@ impl ClientHandler for Person {
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
     let mut progress = Progress::new("client", 2);
-    let mut table = Table::new(["connected", "driven by", "takes", "that run"]);
+    let mut table = Table::new(["connected", "driven by", "takes", "in this run"]);
     let mut bars = Bars::new("A call with one question", "multiples of rmcp's loop");
     let in_memory = connect(Rounds::new(Weather::new())).await?;
     let server = Server::start(flows::ours(Stack::Durable)?)?;
@@ -94,16 +94,17 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         name: "client",
         title: "Driving a call",
         text: format!(
-            "A whole call with one question, answered at once, {TURNS} by each in turns, over one connection to one server: in memory, \
-             on the same thread, and over HTTP, by rmcp's client and our endpoint in another process. Medians, as multiples of rmcp's own \
-             loop, `RunningService::call_tool`. The part of the connection and of the server is in both."
+            "A whole call with one question that is answered immediately, {TURNS} by each in turns, over one \
+             connection to one server: in memory, on the same thread, and over HTTP, with rmcp's client and our \
+             endpoint in another process. Medians, as multiples of rmcp's own loop, `RunningService::call_tool`. \
+             Both include the time of the connection and of the server."
         ),
         table,
         plots: vec![bars.mark(1.05, "goal").into()],
     })
 }
 
-/// How long a call takes by rmcp's loop, and by `drive`.
+/// The times of a call by rmcp's loop, and by `drive`.
 async fn compare(client: &RunningService<RoleClient, Person>) -> Result<(Sample, Sample), Failure> {
     let person = async |_: AskedQuestion| Ok::<_, Infallible>(UserAnswer::Form(rmcp::object!({"units": "metric"})));
     let (mut loops, mut drives) = (Sample::new("rmcp's loop"), Sample::new("`drive`"));
@@ -111,16 +112,16 @@ async fn compare(client: &RunningService<RoleClient, Person>) -> Result<(Sample,
         if turn == WARM_UP {
             (loops, drives) = (Sample::new(loops.name), Sample::new(drives.name));
         }
-        // Whoever comes second finds what the first has left in the caches.
+        // Alternates the order, because the second finds the first one's data in the caches.
         for driven in [turn % 2 == 0, turn % 2 == 1] {
             if driven {
                 let call = Call::tool("guard", arguments());
                 let driven = drives.time(drive(client.peer(), call, &person, DriveLimits::default())).await?;
-                assert!(matches!(driven, DriveOutcome::Done(_)), "it ends with the weather");
+                assert!(matches!(driven, DriveOutcome::Done(_)), "the call ends with the weather");
             } else {
                 let request = CallToolRequestParams::new("guard").with_arguments(arguments());
                 let looped = loops.time(client.call_tool(request)).await?;
-                assert!(!looped.content.is_empty(), "it ends with the weather");
+                assert!(!looped.content.is_empty(), "the call ends with the weather");
             }
         }
     }

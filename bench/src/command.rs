@@ -1,13 +1,13 @@
-//! What was typed: `[SECTION ...] [--peers] [--write]`.
+//! The command line: `[SECTION ...] [--peers] [--write]`.
 
 use crate::Options;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// Those to measure. None are all.
+    /// The sections to measure. If it is empty, all are measured.
     sections: Vec<String>,
     pub(crate) options: Options,
-    /// Whether the findings go into the documentation.
+    /// Whether the results are written to the documentation.
     pub(crate) write: bool,
 }
 
@@ -21,7 +21,7 @@ impl Command {
                 name if known.contains(&name) => command.sections.push(arg),
                 _ => {
                     let known = known.join(", ");
-                    return Err(format!("there is no `{arg}` to measure: name any of {known}, --peers or --write"));
+                    return Err(format!("there is no section `{arg}`: name any of {known}, --peers or --write"));
                 }
             }
         }
@@ -52,6 +52,6 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said_in_one_sentence() {
         let said = read(&["seals"]).unwrap_err();
-        assert_eq!(said, "there is no `seals` to measure: name any of seal, fleet, --peers or --write");
+        assert_eq!(said, "there is no section `seals`: name any of seal, fleet, --peers or --write");
     }
 }

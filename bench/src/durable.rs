@@ -1,4 +1,4 @@
-//! What a durable flow pays for running from the top: the time and the token of its legs, one after the other.
+//! The cost of replay in a durable flow: the time and the token size of each leg.
 
 use counts::{Server, Weather, answered, asked};
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
@@ -11,13 +11,13 @@ use crate::{
     sample::Sample,
 };
 
-/// How many questions a flow asks, one after the other.
+/// Number of questions in a flow, in sequence.
 const QUESTIONS: usize = 32;
 
-/// How many flows are measured.
+/// Number of flows.
 const TURNS: usize = 301;
 
-/// The legs that the table shows, by how many entries they go through again.
+/// The legs that the table shows, by the number of entries that they replay.
 const SHOWN: [usize; 6] = [1, 2, 4, 8, 16, 31];
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
@@ -26,7 +26,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     let limits = Limits::default().with_rounds(QUESTIONS as u32);
     let server = Server::start(Rounds::builder(Weather::new()).limits(limits).build()?);
     let call = CallToolRequestParams::new("questions").with_arguments(rmcp::object!({"questions": (QUESTIONS)}));
-    // By how many answers the leg has in its journal when it comes in. The last leg ends the flow.
+    // Indexed by the number of answers in the journal when the leg arrives. The last leg ends the flow.
     let mut legs: Vec<Sample> = (0..=QUESTIONS).map(|_| Sample::new("")).collect();
     let mut tokens = [0.0; QUESTIONS];
     for turn in 0..=TURNS {
@@ -46,7 +46,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
 }
 
 fn section(legs: &[Sample], tokens: &[f64]) -> Section {
-    // The first leg claims nothing, and the last seals nothing: those between are alike.
+    // The first leg claims nothing, and the last seals nothing, so only the legs between are comparable.
     let first = &legs[0];
     let points =
         |value: &dyn Fn(usize) -> f64| (1..QUESTIONS).map(|entries| (entries as f64, value(entries))).collect();
@@ -54,7 +54,7 @@ fn section(legs: &[Sample], tokens: &[f64]) -> Section {
     let micros: Vec<(f64, f64)> = points(&|entries| legs[entries].micros());
     let bytes: Vec<(f64, f64)> = points(&|entries| tokens[entries]);
 
-    let mut table = Table::new(["answers in the journal", "a leg, in first legs", "that run", "token"]);
+    let mut table = Table::new(["answers in the journal", "a leg, in first legs", "in this run", "token"]);
     for entries in SHOWN {
         table.push([
             entries.to_string(),
@@ -68,12 +68,12 @@ fn section(legs: &[Sample], tokens: &[f64]) -> Section {
         name: "durable",
         title: "Legs of a durable flow",
         text: format!(
-            "A durable handler that asks {QUESTIONS} questions, one after the other, so that its last legs go through a long \
-             past; {TURNS} flows, without a transport; medians, as multiples of the first leg of the same flow, which took \
-             {} µs in that run. Both grow by a line: with n answers in the journal a leg takes {} + {} n first legs ({} + {} n \
-             µs), and its token has {} + {} n bytes. All that an answer costs is in it: to be opened, gone through again, \
-             and sealed again, and the handler's own part, which formats the words of each question; what its client does \
-             is not.",
+            "A durable handler that asks {QUESTIONS} questions in sequence, so that its last legs replay a long \
+             journal; {TURNS} flows, without a transport; medians, as multiples of the first leg of the same flow, \
+             which took {} µs in this run. Both grow linearly: with n answers in the journal a leg takes {} + {} n \
+             first legs ({} + {} n µs), and its token has {} + {} n bytes. This includes all costs of an answer: \
+             opening, replaying and sealing it again, and the handler's own part, which formats the message of each \
+             question. It does not include the client's part.",
             figure(first.micros()),
             figure(ratio.0),
             figure(ratio.1),
@@ -90,7 +90,7 @@ fn section(legs: &[Sample], tokens: &[f64]) -> Section {
     }
 }
 
-/// The line that these are closest to: where it begins, and how it grows.
+/// The straight line that fits these points best: its intercept and its slope.
 fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

@@ -1,5 +1,5 @@
-//! What it costs to be one of a fleet: a leg through Redis against a leg in memory, and a leg that is handed to another
-//! instance against one that is not. All of them as multiples of one round trip to the same Redis in the same run.
+//! The cost of a fleet: a leg with Redis compared with a leg in memory, and a leg that is carried to another instance
+//! compared with one that is not. All are multiples of one round trip to the same Redis in the same run.
 
 use std::error::Error;
 
@@ -18,7 +18,7 @@ use crate::{
 /// How often each is measured, in turns.
 const TURNS: usize = 2000;
 
-/// Turns that are not counted: schemas are made, scripts loaded, pages touched.
+/// Turns that are not counted: schemas are built, scripts loaded, pages touched.
 const WARM_UP: usize = 200;
 
 pub(crate) async fn measure() -> Result<Section, Box<dyn Error>> {
@@ -70,7 +70,7 @@ async fn instance(url: &str, name: &str) -> Result<Rounds<Gallery>, Box<dyn Erro
     Ok(server)
 }
 
-/// The second leg of a call with one question, the claimed one: begun at one client, and answered at another.
+/// The second leg of a call with one question, which is the claimed one: asked at one client, and answered at another.
 async fn last_leg(sample: &mut Sample, tool: &str, asks: &Client, answers: &Client) {
     let asked = asks.call(tool, json!({"location": "Tokyo"})).await.asked();
     let answer = asked.accept("units", json!({"units": "metric"}));

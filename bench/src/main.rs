@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what things cost.
+//! `cargo xtask bench`: measures what things cost.
 //!
-//! Absolute times mean nothing on machines that others use as well. Everything is measured side by side, in one run, taking
-//! turns, and given as a multiple of a reference of that run.
+//! Absolute times mean nothing on a shared machine. Everything is measured side by side in one run, in turns, and
+//! reported as a multiple of a reference of that run.
 
 mod alone;
 mod claims;
@@ -23,7 +23,7 @@ use std::{error::Error, pin::Pin, process::ExitCode};
 
 use crate::{alone::alone, command::Command, report::Section};
 
-/// What there is to measure, in the order of the report. A further section is a further line.
+/// The sections, in the order of the report. A further section is a further line.
 const SECTIONS: &[(&str, Measure)] = &[
     ("flows", |options| Box::pin(alone(move || flows::measure(options)))),
     ("clients", |options| Box::pin(alone(move || clients::measure(options)))),
@@ -38,10 +38,10 @@ const SECTIONS: &[(&str, Measure)] = &[
 
 type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;
 
-/// What a section may want to know of the command.
+/// Options of the command for the sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Whether servers that others wrote are measured as well.
+    /// Whether servers of other projects are measured as well.
     pub(crate) peers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What it costs to be watched: an observer, and `tracing` with somebody who listens.
+//! The cost of observation: an observer, and `tracing` with a subscriber.
 
 use std::{
     io,
@@ -28,10 +28,10 @@ use crate::{
 /// How often each is measured, in turns.
 const TURNS: usize = 201;
 
-/// How many flows a turn has.
+/// Number of flows per turn.
 const FLOWS: usize = 50;
 
-/// Counts what happens, as one for metrics would.
+/// Counts events, as an observer for metrics would.
 #[derive(Clone, Default)]
 struct Counter(Arc<AtomicU64>);
 
@@ -41,7 +41,7 @@ impl Observe for Counter {
     }
 }
 
-/// A server, with and without a transport before it.
+/// A server, with and without a transport.
 struct Ways {
     bare: Server,
     client: RunningService<RoleClient, Person>,
@@ -62,13 +62,13 @@ impl Ways {
         for _ in 0..FLOWS {
             let request = CallToolRequestParams::new("guard").with_arguments(arguments());
             let called = self.client.call_tool(request).await?;
-            assert!(!called.content.is_empty(), "it ends with the weather");
+            assert!(!called.content.is_empty(), "the call ends with the weather");
         }
         Ok(())
     }
 }
 
-/// Those who watch, and what that takes.
+/// A way to observe, and its times.
 struct Watched {
     name: &'static str,
     level: LevelFilter,
@@ -100,43 +100,43 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     let unseen = Ways::to(Rounds::new(Weather::new())).await?;
     let seen = Ways::to(Rounds::builder(Weather::new()).observe(counter.clone()).build()?).await?;
 
-    let mut nobody = Watched::by("nobody", LevelFilter::OFF);
+    let mut unobserved = Watched::by("no observer", LevelFilter::OFF);
     let mut watched = [
         Watched::by("an observer", LevelFilter::OFF),
         Watched::by("an observer, and `tracing` at info", LevelFilter::INFO),
         Watched::by("an observer, and `tracing` at debug", LevelFilter::DEBUG),
     ];
     for _ in 0..TURNS {
-        nobody.turn(&unseen).await?;
+        unobserved.turn(&unseen).await?;
         for watched in &mut watched {
             watched.turn(&seen).await?;
         }
     }
     Listening::set(LevelFilter::OFF);
-    assert!(counter.0.load(Ordering::Relaxed) > 0, "the observer has seen something");
-    Ok(section(&nobody, &watched))
+    assert!(counter.0.load(Ordering::Relaxed) > 0, "the observer has seen events");
+    Ok(section(&unobserved, &watched))
 }
 
-/// A subscriber as servers have it, for the whole process, whose lines are made and then dropped: what it costs to write them is
-/// not ours.
+/// A subscriber like that of a server, for the whole process. Its lines are formatted and then dropped, because the
+/// cost of writing them is not ours.
 fn written_nowhere() -> impl Subscriber + Send + Sync {
     let written = tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false).with_writer(io::sink);
     written.finish().with(Listening)
 }
 
-/// Lets through what `rounds` says up to a level that changes from turn to turn, and nothing of rmcp's.
+/// Passes events of `rounds` up to a level that changes from turn to turn, and none of rmcp.
 struct Listening;
 
 static LEVEL: RwLock<LevelFilter> = RwLock::new(LevelFilter::OFF);
 
 impl Listening {
     fn set(level: LevelFilter) {
-        *LEVEL.write().expect("nobody panics while setting it") = level;
+        *LEVEL.write().expect("no thread panics while setting it") = level;
         rebuild_interest_cache();
     }
 
     fn level() -> LevelFilter {
-        *LEVEL.read().expect("nobody panics while setting it")
+        *LEVEL.read().expect("no thread panics while setting it")
     }
 }
 
@@ -153,13 +153,13 @@ impl<S: Subscriber> Layer<S> for Listening {
     }
 }
 
-fn section(nobody: &Watched, watched: &[Watched]) -> Section {
+fn section(unobserved: &Watched, watched: &[Watched]) -> Section {
     const COLUMNS: [&str; 2] = ["without a transport", "a whole call"];
-    let mut table = Table::new(["who watches"].into_iter().chain(COLUMNS));
-    table.push([nobody.name, "1", "1"]);
-    let mut bars = Bars::new("A flow that is watched", "multiples of one that nobody watches").series(COLUMNS);
+    let mut table = Table::new(["observed by"].into_iter().chain(COLUMNS));
+    table.push([unobserved.name, "1", "1"]);
+    let mut bars = Bars::new("A flow that is watched", "multiples of an unobserved flow").series(COLUMNS);
     for watched in watched {
-        let ratios = watched.ratios_to(nobody);
+        let ratios = watched.ratios_to(unobserved);
         table.push([watched.name.to_owned(), figure(ratios[0]), figure(ratios[1])]);
         bars = bars.group(watched.name, ratios);
     }
@@ -167,11 +167,11 @@ fn section(nobody: &Watched, watched: &[Watched]) -> Section {
         name: "observing",
         title: "Being watched",
         text: format!(
-            "A guard-first call of two legs, {TURNS} turns of {FLOWS}; medians, as multiples of the same with no observer and \
-             nobody listening: once the legs alone, without a transport, and once the whole call, over a connection in memory and \
-             with rmcp's client, as in \"Driving a call\". The observer counts events. At info, the level that servers run at, \
-             `tracing` has a span for each leg; at debug also a line for each station of it, which is formatted and dropped. \
-             What rmcp itself says is not listened to."
+            "A guard-first call of two legs, {TURNS} turns of {FLOWS}; medians, as multiples of the same call with \
+             no observer and no subscriber: once the legs alone, without a transport, and once the whole call, over \
+             a connection in memory and with rmcp's client, as in \"Driving a call\". The observer counts events. At \
+             info, the usual level of servers, `tracing` has a span for each leg; at debug also a line for each \
+             station, which is formatted and dropped. Events of rmcp itself are filtered out."
         ),
         table,
         plots: vec![bars.mark(1.05, "goal").into()],

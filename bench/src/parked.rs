@@ -1,7 +1,7 @@
-//! What a handler costs that waits: the memory of the process for each, and how long it takes to wake one among many.
+//! The cost of a waiting handler: the memory of the process for each, and how long it takes to wake one among many.
 //!
-//! Memory is what the operating system says the process has, so each figure is of a process of its own, which does nothing
-//! else: this program, started once more with a task in its environment.
+//! Memory is the resident memory that the operating system reports, so each figure comes from a separate process that
+//! does nothing else: this program, started again with a task in its environment.
 
 use std::{
     env, fs,
@@ -26,25 +26,25 @@ use crate::{
     sample::Sample,
 };
 
-/// How many wait.
+/// Numbers of waiting calls.
 const FRAMES: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// How many more wait of the first handler, in one process.
+/// A further number for the first handler, in one process.
 const MANY: usize = 1_000_000;
 
-/// How often one is woken at each, in turns.
+/// How often one is woken at each number, in turns.
 const TURNS: usize = 501;
 
-/// Calls that are over before anything is measured: schemas are made, and memory is set aside.
+/// Calls that end before the measurement: schemas are built, and memory is allocated.
 const WARM_UP: usize = 100;
 
-/// What a table has in place of a figure that there is none of.
+/// Shown instead of a figure that was not measured.
 const NOT_MEASURED: &str = "–";
 
-/// Where a process finds what it was started for.
+/// The environment variable that tells a process its task.
 const TASK: &str = "ROUNDS_BENCH_PARKED";
 
-/// Who waits.
+/// The waiting handlers.
 const HANDLERS: [(&str, &str); 3] = [
     ("ask", "the weather"),
     ("keeping", "the same, keeping its `RequestContext`"),
@@ -79,9 +79,10 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         name: "parked",
         title: "Calls that wait",
         text: format!(
-            "Weather calls with an `Ask` that have asked and wait for their answer, through `Endpoint` and without a socket: what \
-             they add to the resident memory of a process that has served {WARM_UP} such calls before, divided by their number. \
-             Each process then answers the call that has waited the longest. The last row is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three \
+            "Weather calls with an `Ask` that have asked and wait for their answer, through `Endpoint` and without a \
+             socket: what they add to the resident memory of a process that has served {WARM_UP} such calls before, \
+             divided by their number. Each process then answers the call that has waited the longest. The last row \
+             is the time of the leg that wakes one: {TURNS} at each number, in turns, in one process with three \
              servers."
         ),
         table,
@@ -95,17 +96,17 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     })
 }
 
-/// What another process of this program is for.
+/// The task of another process of this program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Prints how many bytes each of so many calls adds.
+    /// Prints how many bytes each of this many calls adds.
     Memory { tool: String, frames: usize },
     /// Prints how long it takes to wake a call, at each number of them, as multiples of the first.
     Waking,
 }
 
 impl Task {
-    /// What this process was started for, if it was started from here.
+    /// The task that this process was started for, if this program started it.
     pub(crate) fn of_this_process() -> Option<Self> {
         Self::read(&env::var(TASK).ok()?)
     }
@@ -124,7 +125,7 @@ impl Task {
         }
     }
 
-    /// Does it, on a thread of its own: this is called within a runtime.
+    /// Runs the task on a separate thread, because this is called within a runtime.
     pub(crate) fn run(self) -> ExitCode {
         let done = std::thread::spawn(move || -> Result<Vec<f64>, Failure> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -149,7 +150,7 @@ impl Task {
     }
 }
 
-/// Starts this program once more, for this, and gives what it prints.
+/// Starts this program again for this task, and returns what it prints.
 fn start(task: &Task) -> Result<Vec<f64>, Failure> {
     let mut process = Command::new(env::current_exe()?);
     let output = process.env(TASK, task.text()).stderr(Stdio::inherit()).output()?;
@@ -166,7 +167,7 @@ async fn memory(tool: &str, frames: usize) -> Result<f64, Failure> {
     }
 }
 
-/// How many bytes each of so many calls adds.
+/// How many bytes each of this many calls adds.
 async fn added<H: ServerHandler>(mut server: Served<H>, tool: &str, frames: usize) -> Result<f64, Failure> {
     for _ in 0..WARM_UP {
         let answers = ask(&mut server, tool).await?;
@@ -181,7 +182,7 @@ async fn added<H: ServerHandler>(mut server: Served<H>, tool: &str, frames: usiz
     let told = leg(&mut server, tool, first).await?;
     if !String::from_utf8_lossy(&told).contains("22°C") {
         return Err(
-            format!("the first of {frames} calls does not wait any more: {}", String::from_utf8_lossy(&told)).into()
+            format!("the first of {frames} calls is no longer waiting: {}", String::from_utf8_lossy(&told)).into()
         );
     }
     Ok(added / frames as f64)
@@ -199,7 +200,7 @@ async fn waking() -> Result<Vec<f64>, Failure> {
     }
     for turn in 0..TURNS {
         for (server, asked, sample) in &mut servers {
-            // Not the latest, which is still in the caches: one from all over, and another takes its place.
+            // Not the latest one, which is still in the caches, but one from anywhere, and another takes its place.
             let place = turn * 7919 % asked.len();
             let answers = std::mem::replace(&mut asked[place], ask(server, "ask").await?);
             sample.time(leg(server, "ask", answers)).await?;
@@ -220,7 +221,7 @@ fn serve<H: ServerHandler>(handler: H, frames: usize) -> Result<Served<H>, Failu
     Ok(Endpoint::new(&server, StreamableHttpServerConfig::default().with_json_response(true)))
 }
 
-/// A first leg, and what the second is to bring.
+/// A first leg, and the parameters of the second.
 async fn ask<H: ServerHandler>(server: &mut Served<H>, tool: &str) -> Result<Value, Failure> {
     answers(&leg(server, tool, json!({})).await?)
 }
@@ -230,7 +231,7 @@ async fn leg<H: ServerHandler>(server: &mut Served<H>, tool: &str, more: Value) 
     Ok(response.into_body().collect().await?.to_bytes())
 }
 
-/// What of this process is in memory, in bytes.
+/// The resident memory of this process, in bytes.
 fn resident() -> Result<f64, Failure> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")
         .map_err(|error| format!("the memory of a process is read from /proc, as on Linux: {error}"))?;

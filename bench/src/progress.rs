@@ -1,4 +1,4 @@
-//! How far a section is, on standard error, for whoever waits.
+//! Progress of a section, on standard error.
 
 /// Counts the steps of one section.
 pub(crate) struct Progress {
@@ -12,7 +12,7 @@ impl Progress {
         Self { section, steps, begun: 0 }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub(crate) fn step(&mut self, doing: &str) {
         self.begun += 1;
         eprintln!("{} {}/{}: {doing}", self.section, self.begun, self.steps);

@@ -1,4 +1,4 @@
-//! A Redis of the benchmark's own, without a disk, gone when the benchmark is.
+//! A Redis for the benchmark, without persistence, which is stopped when the benchmark ends.
 
 use std::{
     error::Error,
@@ -28,7 +28,7 @@ impl Redis {
         let start = Instant::now();
         while !socket.exists() {
             if start.elapsed() > Duration::from_secs(10) {
-                return Err("redis-server has not started within ten seconds".into());
+                return Err("redis-server did not start within ten seconds".into());
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -1,8 +1,8 @@
-//! Times, taken in turns.
+//! Times, measured in turns.
 
 use std::time::{Duration, Instant};
 
-/// Times of one thing.
+/// The times of one thing.
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     times: Vec<Duration>,
@@ -13,7 +13,7 @@ impl Sample {
         Self { name, times: Vec::new() }
     }
 
-    /// Takes the time of this.
+    /// Measures the time of a future.
     pub(crate) async fn time<T>(&mut self, run: impl Future<Output = T>) -> T {
         let start = Instant::now();
         let output = run.await;
@@ -21,7 +21,7 @@ impl Sample {
         output
     }
 
-    /// Takes the time of one of these, by doing it so many times: a clock cannot tell what takes a microsecond.
+    /// Measures one call by repeating it, because the clock is too coarse for a microsecond.
     pub(crate) fn time_each(&mut self, times: u32, mut run: impl FnMut()) {
         let start = Instant::now();
         for _ in 0..times {
@@ -30,20 +30,20 @@ impl Sample {
         self.times.push(start.elapsed() / times);
     }
 
-    /// The median, which one slow moment of a busy machine does not move.
+    /// The median, which a single slow moment of a busy machine does not move.
     pub(crate) fn median(&self) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
         times.get(times.len() / 2).copied().unwrap_or_default()
     }
 
-    /// In microseconds.
+    /// The median in microseconds.
     pub(crate) fn micros(&self) -> f64 {
         self.median().as_secs_f64() * 1e6
     }
 
-    /// How many times as long as the reference it takes: the median over the turns, each of which had both. What slows a
-    /// machine down for longer than a turn slows down both.
+    /// The time as a multiple of the reference: the median over the turns, each of which has both. A slowdown of the
+    /// machine that lasts longer than a turn affects both.
     pub(crate) fn ratio_to(&self, reference: &Self) -> f64 {
         let turns = self.times.iter().zip(&reference.times);
         let mut ratios: Vec<f64> = turns.map(|(time, unit)| time.as_secs_f64() / unit.as_secs_f64()).collect();

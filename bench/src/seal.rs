@@ -1,4 +1,4 @@
-//! Sealing and opening a state, against rmcp's codec for the same: encrypted and bound against signed and bound.
+//! Sealing and opening a state, compared with rmcp's codec: encrypted and bound against signed and bound.
 
 use std::{hint::black_box, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
     sample::Sample,
 };
 
-/// How many bytes the handler keeps, and what they are called.
+/// Sizes of the handler's state in bytes, and their names.
 const SIZES: [(usize, &str); 4] = [(64, "64 B"), (256, "256 B"), (4 << 10, "4 KiB"), (64 << 10, "64 KiB")];
 
 /// How often each is measured, in turns.
 const TURNS: usize = 51;
 
-/// How many bytes go through each in a turn, at least.
+/// Minimum number of bytes per turn.
 const BYTES: usize = 1 << 20;
 
 pub(crate) async fn measure() -> Result<Section, Failure> {
@@ -26,7 +26,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
     let arguments = rmcp::object!({"location": "Tokyo"});
     let ours = Seal::new(&KeyRing::from_bytes([[7; 32]])?, "bench", "weather", &arguments);
     let theirs = RequestStateCodec::new_with_keyring("2026-07", [("2026-07", [7u8; 32])])?;
-    // What is bound: rmcp leaves to the author what that is.
+    // The binding: with rmcp's codec, the author has to choose it.
     let bound = format!("tools/call weather {}", serde_json::to_string(&arguments)?);
     let options = SealOptions::new().associated_data(bound.as_bytes()).ttl(Duration::from_secs(600));
 
@@ -34,9 +34,9 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         "state",
         "seal",
         "open",
-        "the nonce of a seal alone",
-        "a seal, that run",
-        "an open, that run",
+        "the nonce alone",
+        "seal, in this run",
+        "open, in this run",
         "token",
         "rmcp's",
     ]);
@@ -51,7 +51,9 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         let (token, rmcp_token) = (ours.seal(&mut state), theirs.seal_with(state.as_bytes(), &options));
         for _ in 0..TURNS {
             seal.time_each(times, || drop(black_box(ours.seal(black_box(&mut state)))));
-            drawn.time_each(times, || getrandom::fill(black_box(&mut [0; 24])).expect("there is randomness"));
+            drawn.time_each(times, || {
+                getrandom::fill(black_box(&mut [0; 24])).expect("the operating system provides randomness")
+            });
             rmcp_seal.time_each(times, || drop(black_box(theirs.seal_with(black_box(state.as_bytes()), &options))));
             open.time_each(times, || drop(black_box(ours.open(black_box(&token)))));
             rmcp_open.time_each(times, || drop(black_box(theirs.open_with(black_box(&rmcp_token), bound.as_bytes()))));
@@ -73,10 +75,11 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         name: "seal",
         title: "Seal and open",
         text: format!(
-            "A state of so many bytes, into a `requestState` and out of it, {TURNS} turns of many; medians, as multiples of \
-             what rmcp's `RequestStateCodec` takes with a ring, a lifetime, and tool and arguments as associated data. The state \
-             itself is there before, for both. Ours encrypts, draws a nonce from the operating system, and carries what it is bound to; rmcp's signs. To draw the \
-             nonce is a system call, unless the C library has a way around it, as glibc has from 2.41 on."
+            "Sealing a state of this size into a `requestState`, and opening it, {TURNS} turns of many; medians, as \
+             multiples of the time of rmcp's `RequestStateCodec` with a ring, a lifetime, and tool and arguments as \
+             associated data. For both, the state itself exists before. Ours encrypts, draws a nonce from the \
+             operating system, and carries its binding; rmcp's signs. Drawing the nonce is a system call, unless the \
+             C library avoids it, as glibc does from 2.41 on."
         ),
         table,
         plots: vec![bars.mark(1.0, "rmcp").mark(1.5, "goal at 256 B").into()],

@@ -1,4 +1,5 @@
-//! A server with one tool, as rmcp's users write it. With the feature `server` it is inside of a `Rounds`, and is otherwise the same.
+//! A server with one tool, as a user of rmcp writes it. With the feature `server` it is wrapped in `Rounds`; otherwise
+//! it is the same.
 
 use std::{io, sync::Arc};
 

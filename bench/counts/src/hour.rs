@@ -1,8 +1,8 @@
-//! An hour of a busy server, as its ledger in memory lives it: 2,000 calls a second with every default, each with a question, an answer and
-//! an effect. None may be refused, and the process may not take more than 512 MiB.
+//! An hour of a busy server, simulated with its ledger in memory: 2,000 calls per second with every default, each with
+//! a question, an answer and an effect. No call may be rejected, and the process may not take more than 512 MiB.
 //!
-//! The ledger is told what time it is, so that the hour takes seconds. It takes the steps that two legs take: the first takes none; the second
-//! claims its round, claims and records its effect, and records its reply.
+//! The ledger gets the time from the caller, so the hour takes seconds. It performs the steps of two legs: the first
+//! leg needs none; the second claims its round, claims and records its effect, and records its reply.
 
 use std::{fs, time::Duration};
 
@@ -16,24 +16,24 @@ use rounds::{
     time::Timestamp,
 };
 
-/// How many calls come in a second, and for how many seconds.
+/// Calls per second, and number of seconds.
 const CALLS: u64 = 2_000;
 const SECONDS: u64 = 3_600;
 
-/// How much memory the process may have, in bytes.
+/// Memory limit of the process in bytes.
 const MEMORY: u64 = 512 << 20;
 
-/// As a server with every default has them: how long a round and a flow live, how long a record is kept beyond that, how long a lease is.
+/// The defaults of a server: lifetime of a round and of a flow, how long a record is kept beyond that, and the lease.
 const ROUND: Duration = Duration::from_secs(600);
 const FLOW: Duration = Duration::from_secs(3_600);
 const BEYOND: Duration = Duration::from_secs(60 + 30);
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What a reply and the value of an effect take.
+/// Sizes of a reply and of an effect's value.
 const REPLY: [u8; 200] = [b'r'; 200];
 const VALUE: [u8; 40] = [b'v'; 40];
 
-/// What came of it.
+/// Result of the simulation.
 pub(crate) struct Hour {
     claims: usize,
     counted: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Hour {
 }
 
 impl Hour {
-    /// Lives through it.
+    /// Runs the simulation.
     pub(crate) async fn live() -> Result<Self, LedgerError> {
         let ledger = MemoryLedger::new();
         let (mut claims, mut counted, mut names) = (0, 0, Names(1));
@@ -55,23 +55,24 @@ impl Hour {
         Ok(Self { claims, counted, peak: peak() })
     }
 
-    /// Says how it was, if it was as it should be.
+    /// Describes the result, or fails if a limit was exceeded.
     pub(crate) fn report(&self) -> Result<String, String> {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let lived = format!(
-            "{CALLS} calls a second for {SECONDS} seconds, none refused: up to {} claims, which count {:.0} MiB",
+            "{CALLS} calls per second for {SECONDS} seconds, none rejected: up to {} claims, which count as {:.0} MiB",
             self.claims,
             mib(self.counted as u64),
         );
         match self.peak {
-            None => Ok(format!("{lived}; how much memory that took is not known here")),
+            None => Ok(format!("{lived}; the memory of the process cannot be read on this system")),
             Some(peak) if peak <= MEMORY => Ok(format!("{lived}; the process took {:.0} MiB", mib(peak))),
             Some(peak) => Err(format!("{lived}; the process took {:.0} MiB of {:.0}", mib(peak), mib(MEMORY))),
         }
     }
 }
 
-/// The second leg of a call that was asked a moment ago, so that all it leaves behind is kept for as long as it may be.
+/// The second leg of a call whose question was asked just now, so that its records are kept for the longest possible
+/// time.
 async fn answer(ledger: &MemoryLedger, now: Timestamp, names: &mut Names) -> Result<(), LedgerError> {
     let flow = FlowId::from_bytes(names.draw());
     let id = |what| ClaimId { flow, what };
@@ -83,19 +84,25 @@ async fn answer(ledger: &MemoryLedger, now: Timestamp, names: &mut Names) -> Res
     let (round, effect) = (id(ClaimKind::Round(1)), id(ClaimKind::Once(name)));
     let of_round = fresh(ledger.claim(round, bid(answers, ROUND)).await?);
     let of_effect = fresh(ledger.claim(effect, bid(name, FLOW)).await?);
-    assert!(ledger.settle(effect, of_effect, Some(VALUE.to_vec()), None, vec![]).await?, "it is its owner's");
-    assert!(ledger.settle(round, of_round, Some(REPLY.to_vec()), None, vec![effect]).await?, "it is its owner's");
+    assert!(
+        ledger.settle(effect, of_effect, Some(VALUE.to_vec()), None, vec![]).await?,
+        "the claim belongs to its owner"
+    );
+    assert!(
+        ledger.settle(round, of_round, Some(REPLY.to_vec()), None, vec![effect]).await?,
+        "the claim belongs to its owner"
+    );
     Ok(())
 }
 
 fn fresh(claimed: Claimed) -> u32 {
     match claimed {
         Claimed::Fresh { fence, .. } => fence,
-        other => panic!("a new claim is free, and this is {other:?}"),
+        other => panic!("a new claim must be free, got {other:?}"),
     }
 }
 
-/// Names that are as good as random, and the same in every run.
+/// Pseudo-random names, the same in every run.
 struct Names(u64);
 
 impl Names {
@@ -111,7 +118,7 @@ impl Names {
     }
 }
 
-/// The most memory that this process had so far, where the system says so.
+/// The peak memory of this process so far, if the system reports it.
 fn peak() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,6 +1,6 @@
-//! What is counted and measured: the weather tool in a few ways, in a server with nothing else in it.
+//! The server that is counted and measured: the weather tool in a few shapes.
 //!
-//! [`Server`] hands a leg over as rmcp does, without a transport, so that what is counted is ours.
+//! [`Server`] calls the handler as rmcp does, but without a transport, so that only our own instructions are counted.
 
 use rmcp::{
     RoleServer, ServerHandler,
@@ -16,13 +16,13 @@ use rmcp::{
 use rounds::{Ask, Durable, FlowError, Given, Round, Rounds, durable, text};
 use serde::{Deserialize, Serialize};
 
-/// The server's handler, with its router in itself.
+/// The server's handler, which owns its router.
 pub struct Weather {
     tool_router: ToolRouter<Self>,
 }
 
 impl Weather {
-    /// With all of its tools.
+    /// A handler with all its tools.
     pub fn new() -> Self {
         let once = durable("durable", "Weather for a place, asking for units (durable)", weather);
         let often = durable("questions", "Asks as many questions as it is told to (durable)", questions);
@@ -72,7 +72,7 @@ impl Weather {
         ask: Ask,
         context: RequestContext<RoleServer>,
     ) -> Result<String, FlowError> {
-        // All of it: of what is only named below, the macro's future would keep the field.
+        // Captures the whole context: the macro's future would keep only the fields that are named below.
         let kept = context;
         let units: Units = ask.form("Which units?").key("units").await?;
         Ok(format!("{} ({})", report(&place, &units), kept.id))
@@ -107,7 +107,7 @@ fn report(place: &Place, units: &Units) -> String {
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Weather {}
 
-/// A server that is called from here.
+/// A server that is called in this process.
 pub struct Server {
     rounds: Rounds<Weather>,
     /// A context needs the peer of a connection.
@@ -115,18 +115,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it, within a runtime.
+    /// Starts the server. Must be called within a runtime.
     pub fn start(rounds: Rounds<Weather>) -> Self {
         let (ours, _) = tokio::io::duplex(64);
         let connection = serve_directly(rounds.clone(), ours, None);
         Self { rounds, connection }
     }
 
-    /// Calls a tool of a modern client that can be asked with forms.
+    /// Calls a tool as a modern client with support for forms.
     ///
     /// # Panics
     ///
-    /// When the call is not well-formed.
+    /// If the call is not well-formed.
     pub async fn call(&self, request: CallToolRequestParams) -> CallToolResponse {
         let peer: Peer<RoleServer> = self.connection.peer().clone();
         let mut context = RequestContext::new(NumberOrString::Number(1), peer);
@@ -137,11 +137,11 @@ impl Server {
         self.rounds.call_tool(request, context).await.expect("the call is well-formed")
     }
 
-    /// A whole flow of two legs: one that asks for the units, and one that is answered.
+    /// Plays a whole flow of two legs: one that asks for the units, and one with the answer.
     ///
     /// # Panics
     ///
-    /// When the tool does anything else.
+    /// If the tool does anything else.
     pub async fn flow(&self, tool: &'static str) {
         let request = CallToolRequestParams::new(tool).with_arguments(rmcp::object!({"location": "Tokyo"}));
         let state = asked(self.call(request.clone()).await);
@@ -150,11 +150,11 @@ impl Server {
     }
 }
 
-/// The state that a leg asks with.
+/// The state in the response of a leg that asks.
 ///
 /// # Panics
 ///
-/// When it does not ask.
+/// If the leg does not ask.
 pub fn asked(response: CallToolResponse) -> String {
     match response {
         CallToolResponse::InputRequired(asked) => asked.request_state.expect("every question has a state"),
@@ -162,7 +162,7 @@ pub fn asked(response: CallToolResponse) -> String {
     }
 }
 
-/// The same call once more, with the units that were asked for.
+/// The same call again, with the units that were asked for.
 pub fn answered(mut request: CallToolRequestParams, state: String) -> CallToolRequestParams {
     let units = serde_json::json!({"action": "accept", "content": {"units": "metric"}});
     request.input_responses = Some(InputResponses::from([("units".to_owned(), units)]));

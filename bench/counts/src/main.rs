@@ -1,8 +1,8 @@
-//! `counts CASE TIMES`: does one thing so many times, for `cargo xtask counts` to count its instructions.
+//! `counts CASE TIMES`: runs one case that many times, for `cargo xtask counts` to count its instructions.
 //!
-//! Twice as many times less once as many leaves out what happens at the start.
+//! Subtracting the count of one run from that of a run with twice as many repetitions leaves out the start-up.
 //!
-//! `counts hour` is for `cargo xtask hour`: it is not counted, and as here, only an optimised build says something.
+//! `counts hour` is for `cargo xtask hour`. It counts no instructions, but it also needs an optimised build.
 
 mod hour;
 
@@ -11,7 +11,7 @@ use std::{env, hint::black_box, process::ExitCode};
 use counts::{Server, Weather};
 use rounds::{KeyRing, Rounds, test::Seal};
 
-/// How many bytes the handler keeps in the cases without a server.
+/// Size in bytes of the handler's state, in the cases without a server.
 const STATE: usize = 256;
 
 fn main() -> ExitCode {
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lives through an hour, and says how it was.
+/// Simulates an hour, and prints the result.
 fn an_hour() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be built");
     let lived = runtime.block_on(hour::Hour::live()).map_err(|error| error.to_string());
@@ -63,12 +63,12 @@ fn seal(times: usize) {
     }
 }
 
-/// Opens it.
+/// Opens a sealed state.
 fn open(times: usize) {
     let seal = sealing();
     let token = seal.seal(&mut "x".repeat(STATE));
     for _ in 0..times {
-        black_box(seal.open(black_box(&token))).expect("it was sealed here");
+        black_box(seal.open(black_box(&token))).expect("the token was sealed by the same key");
     }
 }
 

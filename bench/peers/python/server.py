@@ -21,7 +21,7 @@ SCHEMA = {
 @server.tool(structured_output=False)
 async def weather(location: str, context: Context) -> str | InputRequiredResult:
     """Weather for a place"""
-    # There only if a state came that could be opened.
+    # Present only if a state arrived that could be opened.
     if context.request_state is None:
         question = ElicitRequest(params=ElicitRequestFormParams(message="Which units?", requested_schema=SCHEMA))
         return InputRequiredResult(input_requests={"units": question}, request_state="asked")
@@ -33,10 +33,10 @@ async def weather(location: str, context: Context) -> str | InputRequiredResult:
 
 
 app = server.streamable_http_app(json_response=True, stateless_http=True)
-# With another socket than one of its own making, asyncio sets TCP_NODELAY only if the protocol is named.
+# For a socket that asyncio has not created, it sets TCP_NODELAY only if the protocol is named.
 listener = socket.socket(proto=socket.IPPROTO_TCP)
 listener.bind(("127.0.0.1", 0))
 listener.listen()
-# What comes before it serves waits in the socket's queue.
+# Connections that arrive before it serves wait in the socket's queue.
 print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])

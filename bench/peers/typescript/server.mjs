@@ -1,12 +1,12 @@
 // The benchmark's weather tool, served by the TypeScript SDK.
 //
-// Its codec signs, and binds to what can be told from the request's context: the method and who signed in, as in its
+// Its codec signs, and binds to what the request's context contains: the method and the authenticated client, as in its
 // documentation. The context has neither the tool nor its arguments, so the place travels in the state and is read from
 // there.
 import { randomBytes } from 'node:crypto';
 import { createRequire } from 'node:module';
 
-// The packages are those that the interop tests have installed.
+// Uses the packages that the interop tests have installed.
 const require = createRequire(new URL('../../../interop/', import.meta.url));
 const { serve } = require('@hono/node-server');
 const sdk = require('@modelcontextprotocol/server');
@@ -38,7 +38,7 @@ async function weather({ location }, ctx) {
 
 const text = text => ({ content: [{ type: 'text', text }] });
 
-// Every request gets a server of its own, which is how the SDK serves requests without a session.
+// Every request gets a new server, which is how the SDK serves requests without a session.
 const { fetch } = createMcpHandler(() => {
     const server = new McpServer(
         { name: 'typescript', version: '2.4.0' },

@@ -1,7 +1,7 @@
-//! Who runs where: the caller on one core, the servers on the others.
+//! Assignment of cores: the caller has one core, and the servers have the others.
 //!
-//! On a core that both have, whoever calls takes it from a server that is at work, and a server that answers somebody who sleeps
-//! has to wake them. Both are on the server's account, and more so the longer the caller had to wait.
+//! If both share a core, the caller interrupts a working server, and a server that answers a sleeping caller has to
+//! wake it. The system charges both to the server, and more so the longer the caller had to wait.
 
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},

@@ -1,4 +1,4 @@
-//! The client of the comparison: connections that are kept, each with one weather call after the other.
+//! The client of the comparison: persistent connections, each with one weather call after the other.
 
 use std::{
     borrow::Cow,
@@ -20,15 +20,15 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::alone::Failure;
 
-/// What came of driving a server for a while.
+/// The result of driving a server for a while.
 pub(crate) struct Load {
     pub(crate) took: Duration,
-    /// How long each flow took, the shortest first.
+    /// The duration of each flow, shortest first.
     pub(crate) flows: Vec<Duration>,
 }
 
 impl Load {
-    /// The time within which this share of the flows had ended.
+    /// The time within which this share of the flows ended.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let last = self.flows.len().saturating_sub(1);
         self.flows.get((last as f64 * share).round() as usize).copied().unwrap_or_default()
@@ -95,7 +95,7 @@ impl Connections {
                     let begun = Instant::now();
                     match flow(&mut connection, host, called).await {
                         Ok(()) => flows.push(begun.elapsed()),
-                        // Or just when it is used again.
+                        // The server may also close it at the moment it is used again.
                         Err(_) if flows.is_empty() && is_closed(&mut connection).await => {
                             connection = connect(host).await?;
                             let begun = Instant::now();
@@ -157,7 +157,7 @@ async fn leg(
     }
 }
 
-/// A call of the weather, with whatever more it needs.
+/// A call of the weather tool, with further parameters.
 pub(crate) fn request(host: &str, tool: &str, more: Value) -> Result<Request<Full<Bytes>>, Failure> {
     wanting(host, tool, Wants::Nothing, more)
 }
@@ -191,7 +191,7 @@ fn wanting(host: &str, tool: &str, wants: Wants, more: Value) -> Result<Request<
         .body(Full::from(body))?)
 }
 
-/// What the second leg brings, if the first was answered like this.
+/// The parameters of the second leg, given the response to the first.
 pub(crate) fn answers(asked: &[u8]) -> Result<Value, Failure> {
     let asked: Asked<'_> = read(asked)?;
     let key = asked.result.input_requests.keys().next().ok_or("no question")?;
@@ -199,12 +199,12 @@ pub(crate) fn answers(asked: &[u8]) -> Result<Value, Failure> {
     Ok(json!({"inputResponses": answers, "requestState": asked.result.request_state}))
 }
 
-/// Whether a call has ended with the weather.
+/// Checks that a call has ended with the weather.
 fn check(told: &[u8]) -> Result<(), Failure> {
     let told: Told<'_> = read(told)?;
     match &told.result.content[..] {
         [Text { text }] if text == "Weather in Tokyo: 22°C, partly cloudy." => Ok(()),
-        _ => Err("another result than the weather".into()),
+        _ => Err("the result is not the weather".into()),
     }
 }
 

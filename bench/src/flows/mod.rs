@@ -1,6 +1,6 @@
-//! A whole weather call over HTTP, two legs, at servers that are processes of their own.
+//! A whole weather call over HTTP, two legs, at servers in separate processes.
 //!
-//! The load is a closed loop. Rows take turns, so that what else the machine does meets all of them.
+//! The load is a closed loop. Rows take turns, so that other load on the machine affects all of them.
 
 pub(crate) mod cores;
 pub(crate) mod load;
@@ -19,16 +19,16 @@ use crate::{
     report::{Bars, Section, Table, figure, whole},
 };
 
-/// How many connections call at once.
+/// Numbers of simultaneous connections.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
-/// How often each row has its turn with each number of connections, after one that is not counted.
+/// Number of turns of each row with each number of connections, after one that is not counted.
 const TURNS: usize = 61;
 
-/// How long a turn takes: not long, so that those who are compared meet the same neighbours.
+/// Duration of a turn: short, so that compared rows meet the same conditions.
 const TURN: Duration = Duration::from_millis(50);
 
-/// The ways to write the tool that ask for units, by the gallery's name for them.
+/// The shapes of the tool that ask for units, by their name in the gallery.
 const SHAPES: [(&str, &str); 8] = [
     ("weather_e", "guard (`Round`)"),
     ("weather_h", "linear (`Ask`)"),
@@ -36,11 +36,11 @@ const SHAPES: [(&str, &str); 8] = [
     ("weather_f", "guard with `once`"),
     ("weather_g", "`Steps`"),
     ("weather_asked", "declared (`Asked`)"),
-    ("weather_a", "guard that is pushed to old clients"),
+    ("weather_a", "guard that is pushed to legacy clients"),
     ("weather_c", "one tool of two, by era"),
 ];
 
-/// How many of them, from the first, are measured in axum as well.
+/// How many of them, from the first, are also measured in axum.
 const IN_AXUM: usize = 3;
 
 /// The rows that all others are compared with.
@@ -53,13 +53,13 @@ type Served = (Server, Connections);
 /// One line of the comparison.
 struct Row {
     name: String,
-    /// Its place among the servers.
+    /// Index of its server.
     server: usize,
     tool: &'static str,
     turns: [Vec<Turn>; CONNECTIONS.len()],
 }
 
-/// What one turn came to, for each flow, in seconds.
+/// The result of one turn, in seconds per flow.
 struct Turn {
     cpu: f64,
     took: f64,
@@ -113,21 +113,21 @@ impl Row {
         })
     }
 
-    /// The median over the turns of what this row is, as a multiple of what the other was in the same turn.
+    /// The median over the turns of this row's value, as a multiple of the other row's value in the same turn.
     fn against(&self, other: &Self, place: usize, of: fn(&Turn) -> f64) -> f64 {
         let turns = self.turns[place].iter().zip(&other.turns[place]);
         median(turns.map(|(turn, other)| of(turn) / of(other)).collect())
     }
 }
 
-/// What starts one of the servers that are built here.
+/// The command that starts one of our own servers.
 pub(crate) fn ours(stack: Stack) -> Result<Command, Failure> {
     let mut command = Command::new(env::current_exe()?);
     command.env(serve::STACK, stack.name());
     Ok(command)
 }
 
-/// The servers, and the rows: what is called there.
+/// Starts the servers, and returns them with the rows that are measured at them.
 fn start(options: Options, cores: Option<&Cores>) -> Result<(Vec<Served>, Vec<Row>), Failure> {
     let mut servers = Vec::new();
     let mut start = |command: Command| -> Result<usize, Failure> {
@@ -188,20 +188,21 @@ fn report(rows: &[Row], parted: bool) -> Section {
         plots.push(bars.into());
     }
     let where_ = if parted {
-        "The caller has one core of the machine for itself, and never sleeps; the servers have the others, one by one."
+        "The caller has one core of the machine to itself, and never sleeps; the servers use the others, one at a time."
     } else {
-        "The caller has the same core as the servers."
+        "The caller and the servers share one core."
     };
     let reference = median(floor.turns[1].iter().map(|turn| turn.cpu * 1e6).collect());
     Section {
         name: "flows",
         title: "A whole call over HTTP",
         text: format!(
-            "A weather call with one question, two legs, at 1, 8 and 64 connections that are kept, each with one call after the \
-             other. Every server is a process of its own, in axum but for those at a `Port` of ours. {where_} CPU is what the \
-             system has on a server's account for each flow, in the program and in the kernel. Medians of {TURNS} turns of {} ms, in \
-             which all rows follow each other; each figure is a ratio to axum or rmcp in the same turn. Bare axum took {} µs of CPU a \
-             flow at 8 connections in this run. Ours have all defaults: sealed, bound, claimed, replies kept.",
+            "A weather call with one question, two legs, at 1, 8 and 64 persistent connections, each with one call \
+             after the other. Every server is a separate process, in axum except for those at a `Port`. {where_} CPU \
+             is the time that the system charges to a server for each flow, in user and kernel mode. Medians of \
+             {TURNS} turns of {} ms, in which all rows follow each other; each figure is a ratio to axum or rmcp in \
+             the same turn. Bare axum took {} µs of CPU per flow at 8 connections in this run. Ours have all \
+             defaults: sealed, bound, claimed, replies kept.",
             TURN.as_millis(),
             figure(reference),
         ),

@@ -1,4 +1,4 @@
-//! The servers that others wrote, as `bench/peers/peers.json` lists them. `cargo xtask bench --peers` has built them.
+//! The servers of other projects, as listed in `bench/peers/peers.json`. `cargo xtask bench --peers` has built them.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -8,7 +8,7 @@ use crate::alone::Failure;
 
 const LIST: &str = include_str!("../../peers/peers.json");
 
-/// What stands for cargo's target directory in a command.
+/// Placeholder for cargo's target directory in a command.
 const TARGET: &str = "{target}";
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ impl Peer {
     }
 }
 
-/// Cargo's target directory: this program is in it, two levels down.
+/// Cargo's target directory: this program is two levels below it.
 fn target() -> String {
     let program = env::current_exe().unwrap_or_default();
     let target = program.ancestors().nth(2).map(|target| target.display().to_string());

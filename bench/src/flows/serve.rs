@@ -1,4 +1,4 @@
-//! The servers of the comparison that are built here, each a process of its own: this program, started once more.
+//! The servers of the comparison that are built here, each in a separate process: this program, started again.
 
 mod floor;
 mod steps;
@@ -19,13 +19,13 @@ use self::steps::Steps;
 
 const PATH: &str = "/mcp";
 
-/// Where a process finds what it was started for.
+/// The environment variable that tells a process which stack to serve.
 pub(super) const STACK: &str = "ROUNDS_BENCH_STACK";
 
-/// What can be served. Another HTTP stack is another line of each of these.
+/// The stacks that can be served. A further HTTP stack is a further line in each of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stack {
-    /// A handler of axum that only parses and prints JSON: the floor.
+    /// An axum handler that only parses and prints JSON: the floor.
     Axum,
     /// Bare rmcp in axum, with its own codec for the state.
     Rmcp,
@@ -37,7 +37,7 @@ pub(crate) enum Stack {
     EndpointInAxum,
     /// The gallery in axum, over rmcp's HTTP service.
     RoundsOverRmcp,
-    /// What the gallery has not: a durable tool with no effect, through the endpoint, at a [`Port`].
+    /// A durable tool without an effect, which the gallery lacks, through the endpoint, at a [`Port`].
     Durable,
     /// The same in axum.
     DurableInAxum,
@@ -80,7 +80,7 @@ impl Stack {
         }
     }
 
-    /// What this process was started for, if it was started from here.
+    /// The stack that this process was started for, if this program started it.
     pub(crate) fn of_this_process() -> Option<Self> {
         let name = env::var(STACK).ok()?;
         Self::ALL.into_iter().find(|stack| stack.name() == name)

@@ -1,4 +1,4 @@
-//! A server in a process of its own, and the CPU time that the system has on its account.
+//! A server in a separate process, and the CPU time that the system has charged to it.
 
 use std::{
     io::{BufRead, BufReader},
@@ -14,7 +14,7 @@ use nix::{
 
 use crate::alone::Failure;
 
-/// What a server says once it can be reached.
+/// What a server prints once it can be reached.
 const SAYS: &str = "http://";
 
 pub(crate) struct Server {
@@ -24,7 +24,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a program that prints the URL at which it listens, and waits until it does.
+    /// Starts a program that prints the URL at which it listens, and waits until it has printed it.
     pub(crate) fn start(mut command: Command) -> Result<Self, Failure> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut process = command
@@ -37,13 +37,13 @@ impl Server {
         let Some(address) = address else {
             let _ = process.kill();
             let _ = process.wait();
-            return Err(format!("{program} ended before it said where it listens").into());
+            return Err(format!("{program} ended before it printed its address").into());
         };
         let account = clock_getcpuclockid(Pid::from_raw(process.id().try_into()?))?;
         Ok(Self { process, account, address })
     }
 
-    /// The CPU time of the process up to now: of all its threads, in the program and in the system.
+    /// The CPU time of the process so far: of all its threads, in user and kernel mode.
     pub(crate) fn cpu(&self) -> nix::Result<Duration> {
         Ok(self.account.now()?.into())
     }

@@ -1,4 +1,4 @@
-//! Bars that lie on their sides, so that their names can be read.
+//! Horizontal bars, so that their names can be read.
 
 use super::{
     figure,
@@ -9,7 +9,7 @@ use super::{
 const BAR: f64 = 12.0;
 const GAP: f64 = 8.0;
 
-/// Values beside each other: a group for each thing that was measured, a bar for each series in it.
+/// Values side by side: a group for each thing that was measured, with a bar for each series.
 pub(crate) struct Bars {
     title: String,
     axis: String,
@@ -19,24 +19,24 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// Without bars yet. The axis says what a value is a multiple of, or its unit.
+    /// A chart without bars. The axis names the unit, or what a value is a multiple of.
     pub(crate) fn new(title: impl Into<String>, axis: impl Into<String>) -> Self {
         Self { title: title.into(), axis: axis.into(), series: Vec::new(), groups: Vec::new(), marks: Vec::new() }
     }
 
-    /// What the bars of each group are, where there are several.
+    /// Sets the names of the bars in each group, if there are several.
     pub(crate) fn series<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.series = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// One more group, with a value for each series. A value that is not finite was not measured.
+    /// Adds a group, with a value for each series. A value that is not finite was not measured.
     pub(crate) fn group(mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         self.groups.push((name.into(), values.into_iter().collect()));
         self
     }
 
-    /// A line across all bars, such as the reference or the goal.
+    /// Adds a line across all bars, such as the reference or the goal.
     pub(crate) fn mark(mut self, at: f64, name: impl Into<String>) -> Self {
         self.marks.push((at, name.into()));
         self
@@ -46,7 +46,7 @@ impl Bars {
         picture.heading(&self.title, &self.series);
         let names = self.groups.iter().map(|(name, _)| width(name)).fold(0.0, f64::max);
         let left = MARGIN + names.min(WIDTH / 2.0) + 8.0;
-        // The figure at the end of the longest bar needs some room as well.
+        // The figure at the end of the longest bar needs space as well.
         let right = WIDTH - MARGIN - 48.0;
         let values = self.groups.iter().flat_map(|(_, values)| values).copied();
         let scale = Scale::from_zero(values.chain(self.marks.iter().map(|(at, _)| *at)), left, right);

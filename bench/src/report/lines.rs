@@ -1,4 +1,4 @@
-//! Curves, over something that grows by multiples or by steps.
+//! Curves over a linear or logarithmic axis.
 
 use super::{
     figure,
@@ -8,7 +8,7 @@ use super::{
 
 const HEIGHT: f64 = 220.0;
 
-/// How values go with something else.
+/// Values as functions of another quantity.
 pub(crate) struct Lines {
     title: String,
     x_axis: String,
@@ -20,7 +20,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Without curves yet. What grows to the right grows by steps.
+    /// A chart without curves, with a linear axis.
     pub(crate) fn new(title: impl Into<String>, x_axis: impl Into<String>, y_axis: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -33,20 +33,20 @@ impl Lines {
         }
     }
 
-    /// What grows to the right grows by multiples, and is above zero.
+    /// Makes the horizontal axis logarithmic. Its values are above zero.
     pub(crate) fn log(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// One more curve.
+    /// Adds a curve.
     pub(crate) fn curve(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.series.push(name.into());
         self.curves.push(points.into_iter().collect());
         self
     }
 
-    /// A line from left to right, such as the reference or the goal.
+    /// Adds a horizontal line, such as the reference or the goal.
     pub(crate) fn mark(mut self, at: f64, name: impl Into<String>) -> Self {
         self.marks.push((at, name.into()));
         self
@@ -72,7 +72,7 @@ impl Lines {
             picture.line("grid", (left, y), (right, y));
             picture.words(left - 8.0, y + 4.0, "quiet", "end", &figure(tick));
         }
-        // By multiples, the values that were measured are the ones to name.
+        // On a logarithmic axis, the measured values are the ticks.
         let mut named = if self.log { across } else { horizontal.ticks() };
         named.sort_by(f64::total_cmp);
         named.dedup();
@@ -96,7 +96,7 @@ impl Lines {
     }
 }
 
-/// Without the digits behind the point that a whole number does not need.
+/// Formats a whole number without a decimal point.
 fn plain(value: f64) -> String {
     if value.fract() == 0.0 { super::whole(value) } else { figure(value) }
 }

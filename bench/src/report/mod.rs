@@ -1,4 +1,4 @@
-//! What a run has found: markdown on the screen, and with `--write` the tables and the plots of the guide `performance`.
+//! The results of a run: Markdown on the screen, and with `--write` the tables and plots of the guide `performance`.
 
 mod bars;
 mod lines;
@@ -14,19 +14,19 @@ use std::{
 
 pub(crate) use self::{bars::Bars, lines::Lines, table::Table};
 
-/// What one section has found.
+/// The results of one section.
 pub(crate) struct Section {
-    /// By which it is asked for, and what its marker and its picture are called.
+    /// The name on the command line, and of its marker and its picture.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What was measured against what, and how often. Markdown.
+    /// What was compared, and how often it was measured. Markdown.
     pub(crate) text: String,
     pub(crate) table: Table,
-    /// Drawn one below the other, into one picture.
+    /// Drawn one below the other, in one picture.
     pub(crate) plots: Vec<Plot>,
 }
 
-/// Something to look at.
+/// A chart.
 pub(crate) enum Plot {
     Bars(Bars),
     Lines(Lines),
@@ -45,7 +45,7 @@ impl From<Lines> for Plot {
 }
 
 impl Section {
-    /// Replaces what the guide `performance` says of this section, and its picture.
+    /// Replaces the text of this section in the guide `performance`, and its picture.
     pub(crate) fn write(&self) -> Result<(), Box<dyn Error>> {
         let page = root().join("crates/rounds/src/guide/performance.md");
         let text = fs::read_to_string(&page).map_err(|error| format!("cannot read {}: {error}", page.display()))?;
@@ -73,7 +73,7 @@ impl fmt::Display for Section {
     }
 }
 
-/// A figure as it is shown: three digits count.
+/// A figure with three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -86,7 +86,7 @@ pub(crate) fn figure(value: f64) -> String {
     }
 }
 
-/// A whole number, with a comma after thousands.
+/// A whole number, with commas between thousands.
 pub(crate) fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::from(if value < 0.0 { "-" } else { "" });
@@ -99,7 +99,7 @@ pub(crate) fn whole(value: f64) -> String {
     out
 }
 
-/// The page with other content between the two markers of this name, which stay.
+/// The page with new content between the two markers of this name, which stay.
 fn replace(page: &str, name: &str, content: &str) -> Result<String, String> {
     let (begin, end) = (format!("<!-- bench:{name} -->\n"), format!("<!-- /bench:{name} -->\n"));
     let missing = || {

@@ -1,16 +1,16 @@
-//! The picture of a section: SVG by hand, since bars, lines and words are all there is to it. It is readable on a light
-//! page and on a dark one, without a font of its own.
+//! The picture of a section: SVG written by hand, because it has only bars, lines and text. It is readable on light and
+//! dark pages, and embeds no font.
 
 use std::fmt::Write as _;
 
 use super::Plot;
 
 pub(super) const WIDTH: f64 = 760.0;
-/// Left and right of everything.
+/// Margin on the left and on the right.
 pub(super) const MARGIN: f64 = 16.0;
-/// From one line of words to the next.
+/// Distance between two lines of text.
 pub(super) const LINE: f64 = 18.0;
-/// More series than this nobody can tell apart.
+/// Number of colours: more series could not be told apart.
 pub(super) const COLOURS: usize = 6;
 
 const STYLE: &str = "\
@@ -52,7 +52,7 @@ pub(super) fn draw(title: &str, plots: &[Plot]) -> String {
     )
 }
 
-/// What is drawn so far. The next plot begins at `top`.
+/// The drawing so far. The next plot begins at `top`.
 #[derive(Default)]
 pub(super) struct Picture {
     pub(super) top: f64,
@@ -60,7 +60,7 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// The title of a plot and, when there are several series, what their colours mean.
+    /// The title of a plot and, if there are several series, the legend of their colours.
     pub(super) fn heading(&mut self, title: &str, series: &[String]) {
         self.top += MARGIN + LINE;
         self.words(MARGIN, self.top, "title", "start", title);
@@ -92,11 +92,12 @@ impl Picture {
     pub(super) fn rect(&mut self, series: usize, x: f64, y: f64, width: f64, height: f64) {
         let colour = series % COLOURS;
         self.put(format_args!(
-            "<rect class=\"f{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"1.5\"/>"
+            "<rect class=\"f{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"1.5\"/>"
         ));
     }
 
-    /// A curve through these places, each with a dot.
+    /// A curve through these points, each with a dot.
     pub(super) fn curve(&mut self, series: usize, places: &[(f64, f64)]) {
         let colour = series % COLOURS;
         let points: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -107,12 +108,12 @@ impl Picture {
     }
 
     fn put(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.drawn, "{element}");
     }
 }
 
-/// About how wide words are, as there is no font to ask.
+/// Approximate width of a text, because no font can be measured.
 pub(super) fn width(words: &str) -> f64 {
     words.chars().count() as f64 * 6.6
 }

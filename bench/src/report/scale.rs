@@ -1,6 +1,6 @@
-//! Axes: where a value lies, and which values are named beside it.
+//! Axes: the place of a value, and the values of the ticks.
 
-/// From values to places on the picture, which are counted from `from` to `to`.
+/// Maps values to places on the picture, between `from` and `to`.
 pub(super) struct Scale {
     low: f64,
     high: f64,
@@ -18,7 +18,7 @@ impl Scale {
         Self { low: 0.0, high, from, to, log: false }
     }
 
-    /// From the least of these to the largest, each multiple being as far as any other. They are above zero.
+    /// A logarithmic axis from the least of these to the largest. They are above zero.
     pub(super) fn log(values: impl IntoIterator<Item = f64> + Clone, from: f64, to: f64) -> Self {
         let low = values.clone().into_iter().fold(f64::INFINITY, f64::min);
         let high = values.into_iter().fold(0.0, f64::max);
@@ -30,12 +30,12 @@ impl Scale {
             true => (value.ln(), self.low.ln(), self.high.ln()),
             false => (value, self.low, self.high),
         };
-        // A single value has the whole axis to itself.
+        // A single value is in the middle of the axis.
         let share = if high > low { (value - low) / (high - low) } else { 0.5 };
         self.from + share * (self.to - self.from)
     }
 
-    /// Round values from the low end to the high one.
+    /// Round values from the low end to the high end.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let step = step(self.high);
         let mut ticks = Vec::new();
@@ -85,7 +85,7 @@ mod tests {
     fn on_a_logarithmic_axis_each_multiple_is_as_far_as_any_other() {
         let scale = Scale::log([1_000.0, 10_000.0, 100_000.0], 0.0, 100.0);
         assert_eq!([1_000.0, 10_000.0, 100_000.0].map(|value| scale.place(value).round()), [0.0, 50.0, 100.0]);
-        assert_eq!(Scale::log([7.0], 0.0, 100.0).place(7.0), 50.0, "a single value stands in the middle");
+        assert_eq!(Scale::log([7.0], 0.0, 100.0).place(7.0), 50.0, "a single value is in the middle");
     }
 
     #[test]

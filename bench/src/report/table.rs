@@ -1,4 +1,4 @@
-//! Tables, as markdown.
+//! Tables in Markdown.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl Table {
         Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
-    /// One more row, with as many cells as the head has.
+    /// Adds a row, with as many cells as the header has.
     pub(crate) fn push<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert_eq!(row.len(), self.head.len(), "a row has a cell for every column: {row:?}");

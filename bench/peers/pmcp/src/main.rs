@@ -1,6 +1,7 @@
 //! The benchmark's weather tool, served by pmcp.
 //!
-//! It encrypts and binds by itself. A question is a signal in the metadata of a result that is then thrown away.
+//! It encrypts and binds the state by itself. A question is a signal in the metadata of a result, which is then
+//! discarded.
 
 use std::{error::Error, net::Ipv4Addr, sync::Arc};
 
@@ -30,7 +31,7 @@ impl ToolHandler for Weather {
     /// The default would print the report as JSON, in quotation marks.
     async fn handle_output(&self, args: Value, extra: RequestHandlerExtra) -> pmcp::Result<ToolOutput> {
         let location = args["location"].as_str().ok_or_else(|| pmcp::Error::validation("location is missing"))?;
-        // There only if a state came that could be opened.
+        // Present only if a state arrived that could be opened.
         if extra.mrtr_continuation().is_none() {
             return self.handle(args, extra).await.map(ToolOutput::Payload);
         }
@@ -85,7 +86,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_supported_protocol_versions(versions.map(|version| ProtocolVersion(version.to_owned())))
         .tool("weather", Weather)
         .build()?;
-    // JSON in place of events. With the other constructor of a router, requests would wait for each other.
+    // JSON instead of events. With the router's other constructor, requests would wait for each other.
     let server_config = StreamableHttpServerConfig::stateless();
     let router =
         concurrent_router_with_config(Arc::new(server), RouterConfig { server_config, ..RouterConfig::default() });

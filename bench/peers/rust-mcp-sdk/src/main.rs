@@ -1,7 +1,7 @@
 //! The benchmark's weather tool, served by rust-mcp-sdk.
 //!
-//! The codec signs what it is given, with the time, and binds it to nothing, so the place travels in the state and is read
-//! from there.
+//! The codec signs its input and the time, and binds it to nothing, so the place travels in the state and is read from
+//! there.
 
 use std::{collections::BTreeMap, error::Error, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -90,7 +90,7 @@ impl ServerHandler for Weather {
 
 impl Weather {
     fn ask(&self, location: &str) -> InputRequiredResult {
-        // Its macro for forms knows no enumerations.
+        // Its macro for forms does not support enumerations.
         let options = vec!["metric".to_owned(), "imperial".to_owned()];
         let field = UntitledSingleSelectEnumSchema::new(options, None, None, None);
         let properties =
@@ -119,8 +119,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
 
-    // What its ready-made server does, which cannot be told to use TCP_NODELAY, nor to listen on port 0: it refuses requests
-    // to any port but the one it was given.
+    // Does the same as its ready-made server, which can neither set TCP_NODELAY nor listen on port 0: it rejects
+    // requests to any other port than the configured one.
     let state = McpAppState {
         id_generator: Arc::new(UuidGenerator {}),
         stream_id_gen: Arc::new(FastIdGenerator::new(Some("s_"))),

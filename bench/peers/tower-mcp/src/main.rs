@@ -1,7 +1,7 @@
 //! The benchmark's weather tool, served by tower-mcp.
 //!
-//! The codec signs what it is given, and binds it to a subject only if there is one; here nobody signs in. Which call a
-//! state belongs to is left to the handler, so the place travels in the state and is read from there.
+//! The codec signs its input, and binds it to a subject only if there is one; here the client does not sign in. The
+//! handler has to check which call a state belongs to, so the place travels in the state and is read from there.
 
 use std::{error::Error, net::Ipv4Addr, time::Duration};
 
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening on http://{}/mcp", listener.local_addr()?);
-    // Its own `serve` is axum's as well, without TCP_NODELAY.
+    // Its own `serve` uses axum as well, without TCP_NODELAY.
     let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
     axum::serve(listener, HttpTransport::new(router).into_router_at("/mcp")).await?;
     Ok(())

@@ -1,6 +1,6 @@
 //! The benchmark's weather tool, served by turbomcp.
 //!
-//! It signs and binds by itself, but a first question has a state only if the handler stores something.
+//! It signs and binds the state by itself, but a first question has a state only if the handler stores something.
 
 use std::{error::Error, net::Ipv4Addr};
 
@@ -39,7 +39,7 @@ impl Weather {
 async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening on http://{}/mcp", listener.local_addr()?);
-    // Its own `run_http` is axum's as well, without TCP_NODELAY.
+    // Its own `run_http` uses axum as well, without TCP_NODELAY.
     let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
     axum::serve(listener, router(Weather.into_server().build(), HttpConfig::new())).await?;
     Ok(())

@@ -1,5 +1,5 @@
-//! The weather on bare rmcp, as its users write it: a guard by hand, and the state signed by rmcp's codec, bound to the
-//! tool and its arguments, with a lifetime.
+//! The weather tool on bare rmcp, as its users write it: a guard by hand, and a state that rmcp's codec signs and binds
+//! to the tool and its arguments, with a lifetime.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// How long a person has to answer.
+/// How long the user has to answer.
 const LIFETIME: Duration = Duration::from_secs(600);
 
 pub(super) fn service(
