@@ -1,8 +1,8 @@
 //! `cargo xtask bench build`: the CPU time of the first build.
 //!
-//! It is printed as a ratio to the build of a small rmcp server, `bench/bare`, on the same machine, so that it says the same on another
-//! one. Then come the seconds that each feature of `rounds` adds to that server. CPU time is counted, with that of all processes that
-//! cargo starts: what else the machine does makes a difference of a few per cent.
+//! It is printed as a ratio to the build of a small rmcp server, `bench/bare`, on the same machine, so that it is
+//! comparable between machines. Then come the seconds that each feature of `rounds` adds to that server. CPU time
+//! includes all processes that cargo starts. Other load on the machine changes it by a few per cent.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     step::{Step, cargo},
 };
 
-/// How many times as long as a bare server the first build may take.
+/// Limit on the first build, as a multiple of the build of a bare server.
 const GOAL: f64 = 1.9;
 
 /// What `cargo run --release` builds: the binary of the default members.
@@ -27,7 +27,7 @@ const BARE: &[&str] = &["-p", "bare"];
 const FEATURES: &[(&str, Option<&str>)] =
     &[("server", None), ("http", None), ("client", Some("rmcp-client")), ("otel", None), ("test", None)];
 
-/// Measures all of it, each build in a folder of its own that is removed first. This takes ten minutes on two cores.
+/// Measures all builds, each in a folder that is removed first. This takes ten minutes on two cores.
 pub(crate) fn steps(root: &Path, target: &Path) -> Vec<Step> {
     let (root, target) = (root.to_owned(), target.join("bench-build"));
     vec![Step::cargo("measure the first build", "xtask bench build").by(move || measure(&root, &target))]
@@ -49,7 +49,7 @@ fn measure(root: &Path, target: &Path) -> Result<(), String> {
 
 fn summary(reference: f64, ours: f64) -> String {
     let ratio = ours / reference;
-    let verdict = if ratio <= GOAL { "as wanted" } else { "too much" };
+    let verdict = if ratio <= GOAL { "within the goal" } else { "above the goal" };
     format!(
         "first build: {ours:.0} s of CPU time, {ratio:.2} times the {reference:.0} s of a bare rmcp server \
          (at most {GOAL} is wanted: {verdict})"
@@ -61,13 +61,14 @@ struct Builds {
 }
 
 impl Builds {
-    /// The seconds of a build from nothing.
+    /// The seconds of a build from scratch.
     fn fresh(&self, target: &Path, what: &[&str]) -> Result<f64, String> {
         remove(target)?;
         self.seconds(target, what)
     }
 
-    /// The seconds that a feature adds to a server that is built already. The server itself is built again in either case.
+    /// The seconds that a feature adds to a server that is built already. The server itself is compiled again in both
+    /// cases.
     fn added(&self, bare: &Path, target: &Path, feature: &str, without: Option<&str>) -> Result<f64, String> {
         remove(target)?;
         run(Command::new("cp").arg("-a").args([bare, target]))?;
@@ -79,7 +80,7 @@ impl Builds {
         Ok(with - server)
     }
 
-    /// The seconds of CPU time that cargo and all that it starts take for a build.
+    /// The seconds of CPU time that cargo and its processes take for a build.
     fn seconds(&self, target: &Path, what: &[&str]) -> Result<f64, String> {
         let mut build = Command::new("sh");
         build.args(["-c", "\"$@\" && times", "sh"]).arg(cargo()).args(["build", "--quiet", "--release", "--locked"]);
@@ -89,7 +90,7 @@ impl Builds {
             return Err(format!("cannot build {} ({})", what.join(" "), output.status));
         }
         let said = String::from_utf8_lossy(&output.stdout);
-        cpu_time(&said).ok_or_else(|| format!("the shell does not tell the times of its children: {said}"))
+        cpu_time(&said).ok_or_else(|| format!("the shell does not print the times of its children: {said}"))
     }
 }
 
@@ -100,8 +101,8 @@ fn remove(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// The seconds that a shell's children took, from what its `times` prints: user and system time, its own in the first line and those of
-/// its children in the second.
+/// The seconds that a shell's children took, from the output of `times`: user and system time, its own in the first
+/// line and those of its children in the second.
 fn cpu_time(times: &str) -> Option<f64> {
     times.lines().nth(1)?.split_whitespace().map(seconds).sum()
 }
@@ -126,6 +127,8 @@ mod tests {
     #[test]
     fn the_summary_says_whether_it_is_too_much() {
         assert!(summary(200.0, 380.0).starts_with("first build: 380 s of CPU time, 1.90 times the 200 s"));
-        assert!(summary(200.0, 380.0).ends_with("as wanted)") && summary(200.0, 540.0).ends_with("too much)"));
+        assert!(
+            summary(200.0, 380.0).ends_with("within the goal)") && summary(200.0, 540.0).ends_with("above the goal)")
+        );
     }
 }

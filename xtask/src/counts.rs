@@ -1,5 +1,5 @@
-//! The instructions of the few things that everybody pays for, counted by valgrind and compared with those that are written
-//! down. A time would be different on every machine, and from one minute to the next; a count is not.
+//! Counts the instructions of the operations that every server pays for, with valgrind, and compares them with the
+//! recorded counts. A time differs between machines and from minute to minute; a count does not.
 
 use std::{
     collections::BTreeMap,
@@ -10,18 +10,20 @@ use std::{
 
 use crate::install::{self, starts};
 
-/// What is counted, and how often it is done. Twice as often is counted as well: the difference has no start-up in it.
+/// The cases, and how often each is repeated. Twice as many repetitions are counted as well, and the difference
+/// excludes the start-up.
 const CASES: [(&str, u64); 5] = [("seal", 200), ("open", 200), ("guard", 100), ("ask", 100), ("durable", 100)];
 
-/// How far a count may be from the one written down, in percent.
+/// Tolerated difference from the recorded count, in per cent.
 ///
-/// From run to run on one machine it differs by some 0.02 %, for the hash tables are seeded anew. Another compiler or a new
-/// version of a dependency moves it by a few percent, and that is to be no alarm; a copy too many in a leg is more than that.
+/// Between runs on one machine a count varies by some 0.02 %, because hash tables have random seeds. Another compiler
+/// or a new version of a dependency changes it by a few per cent, which must not raise an alarm. One copy too many in a
+/// leg changes it by more than that.
 const TOLERANCE: f64 = 9.5;
 
 type Counts = BTreeMap<String, u64>;
 
-/// Sees to it that there is a `valgrind`.
+/// Installs `valgrind` if it is missing.
 pub(crate) fn install() -> Result<(), String> {
     let missing =
         "valgrind is missing: install it, so that `valgrind` is in the path (on Debian, `apt-get install valgrind`)";
@@ -34,10 +36,13 @@ pub(crate) fn install() -> Result<(), String> {
     }
 }
 
-/// Counts, and compares with what is written down, or writes it down.
+/// Counts, and compares with the recorded counts or records them.
 pub(crate) fn count(program: &Path, root: &Path, write: bool) -> Result<(), String> {
     if !comparable() {
-        println!("the counts are those of Linux on x86-64 with AVX2: there is nothing to compare with here");
+        println!(
+            "the recorded counts are for Linux on x86-64 with AVX2: this machine is different, so nothing is \
+                  compared"
+        );
         return Ok(());
     }
     let file = file(root);
@@ -54,16 +59,16 @@ pub(crate) fn count(program: &Path, root: &Path, write: bool) -> Result<(), Stri
     compare(&read(&known)?, &counts)
 }
 
-/// Plays an hour against a ledger in memory. What it took is said by the program itself.
+/// Simulates an hour with a ledger in memory. The program itself prints the result.
 pub(crate) fn hour(program: &Path) -> Result<(), String> {
     let status = Command::new(program).arg("hour").status();
     match status.map_err(|error| format!("cannot start {}: {error}", program.display()))?.success() {
         true => Ok(()),
-        false => Err("the hour was not as it should be: see above".to_owned()),
+        false => Err("the simulated hour exceeded a limit: see above".to_owned()),
     }
 }
 
-/// Whether this machine executes the instructions that are written down: ciphers choose theirs by what there is.
+/// Whether this machine executes the recorded instructions: ciphers choose theirs by the features of the CPU.
 fn comparable() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     return std::arch::is_x86_feature_detected!("avx2");
@@ -75,9 +80,9 @@ fn file(root: &Path) -> PathBuf {
     root.join("bench/counts.toml")
 }
 
-/// How many instructions the program executes to do this so often.
+/// The number of instructions that the program executes for this many repetitions.
 fn instructions(program: &Path, case: &str, times: u64) -> Result<u64, String> {
-    // Without its caches, cachegrind does nothing but count.
+    // Without the simulation of caches, cachegrind only counts.
     let options = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
     let output = Command::new("valgrind").args(options).arg(program).args([case, &times.to_string()]).output();
     let output = output.map_err(|error| format!("cannot start valgrind: {error}"))?;
@@ -90,34 +95,39 @@ fn instructions(program: &Path, case: &str, times: u64) -> Result<u64, String> {
     }
 }
 
-/// Says of each count that is out of bounds which it is, by how much, and what to do.
+/// For each count that is out of bounds: by how much it differs, and what to do.
 fn compare(known: &Counts, counts: &Counts) -> Result<(), String> {
     let mut problems = Vec::new();
     for (case, count) in counts {
         let Some(before) = known.get(case) else {
-            problems.push(format!("`{case}` is not written down yet"));
+            problems.push(format!("`{case}` is not recorded yet"));
             continue;
         };
         let percent = (*count as f64 / *before as f64 - 1.0) * 100.0;
         if percent.abs() > TOLERANCE {
             let (how, what) = if percent > 0.0 { ("more", "find out why") } else { ("fewer", "well done") };
             problems.push(format!(
-                "`{case}` takes {:.1} % {how} instructions than it did: {count} instead of {before}; {what}",
+                "`{case}` takes {:.1} % {how} instructions than recorded: {count} instead of {before}; {what}",
                 percent.abs()
             ));
         }
     }
-    problems.extend(known.keys().filter(|case| !counts.contains_key(*case)).map(|case| format!("`{case}` is gone")));
+    problems.extend(
+        known
+            .keys()
+            .filter(|case| !counts.contains_key(*case))
+            .map(|case| format!("`{case}` is recorded but no longer counted")),
+    );
     if problems.is_empty() {
         return Ok(());
     }
     let problems = problems.join("\n");
-    Err(format!("{problems}\nif it is to stay like this, `cargo xtask counts --write` writes the counts down"))
+    Err(format!("{problems}\nif the change is intended, record the new counts with `cargo xtask counts --write`"))
 }
 
 fn print(counts: &Counts) -> String {
     let mut text =
-        "# Instructions, as `cargo xtask counts --write` has counted them; see the guide `performance`.\n".to_owned();
+        "# Instructions, as counted by `cargo xtask counts --write`; see the guide `performance`.\n".to_owned();
     text.extend(counts.iter().map(|(case, count)| format!("{case} = {count}\n")));
     text
 }
@@ -126,7 +136,7 @@ fn read(text: &str) -> Result<Counts, String> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let count = |line: &str| Some((line.split_once(" = ")?.0.to_owned(), line.split_once(" = ")?.1.parse().ok()?));
     lines
-        .map(|line| count(line).ok_or_else(|| format!("bench/counts.toml has a line that is no count: `{line}`")))
+        .map(|line| count(line).ok_or_else(|| format!("bench/counts.toml has a line that is not a count: `{line}`")))
         .collect()
 }
 
@@ -152,7 +162,10 @@ mod tests {
     #[test]
     fn a_count_beyond_it_says_which_by_how_much_and_what_to_do() {
         let said = compare(&counts(1000, 1000), &counts(1100, 1000)).unwrap_err();
-        assert!(said.starts_with("`seal` takes 10.0 % more instructions than it did: 1100 instead of 1000"), "{said}");
+        assert!(
+            said.starts_with("`seal` takes 10.0 % more instructions than recorded: 1100 instead of 1000"),
+            "{said}"
+        );
         assert!(said.contains("cargo xtask counts --write") && !said.contains("`open`"), "{said}");
         let said = compare(&counts(1000, 1000), &counts(1000, 500)).unwrap_err();
         assert!(said.starts_with("`open` takes 50.0 % fewer"), "{said}");
@@ -161,7 +174,9 @@ mod tests {
     #[test]
     fn a_count_that_has_nothing_to_be_compared_with_is_an_alarm() {
         let one = Counts::from([("seal".to_owned(), 1000)]);
-        assert!(compare(&one, &counts(1000, 1000)).unwrap_err().starts_with("`open` is not written down yet"));
-        assert!(compare(&counts(1000, 1000), &one).unwrap_err().starts_with("`open` is gone"));
+        assert!(compare(&one, &counts(1000, 1000)).unwrap_err().starts_with("`open` is not recorded yet"));
+        assert!(
+            compare(&counts(1000, 1000), &one).unwrap_err().starts_with("`open` is recorded but no longer counted")
+        );
     }
 }

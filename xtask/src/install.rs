@@ -1,8 +1,8 @@
-//! Programs that this machine does not have yet.
+//! Installs programs that are missing on this machine.
 
 use std::process::{Command, Stdio};
 
-/// Installs packages of Debian where that is ours to do. `missing` says what somebody else has to do otherwise.
+/// Installs Debian packages if this process may do so. Otherwise fails with `missing`, which tells the user what to do.
 pub(crate) fn install(packages: &[&str], missing: &str) -> Result<(), String> {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
     if !is_root || !starts(Command::new("apt-get").arg("--version")) {
@@ -16,7 +16,7 @@ pub(crate) fn install(packages: &[&str], missing: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a program is there and works.
+/// Whether a program exists and runs.
 pub(crate) fn starts(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }

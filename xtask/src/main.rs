@@ -28,23 +28,23 @@ Usage: cargo xtask TASK
 
 Tasks:
   test              Check the formatting and the lints, run every test, build the documentation, run the examples and
-                    the tour, run rmcp's own tests, and pair what was built with peers that others wrote
-  interop           Only the last of these: install the peers if they are not there, pair each with what was built, and
+                    the tour, run rmcp's own tests, and run what was built with programs of other projects
+  interop           Only the last of these: install the peers if they are missing, pair each with what was built, and
                     compare the table of pairings with the one in guide/interop.md
-  interop --write   The same, but write the table down
+  interop --write   The same, but record the table
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
   bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
   bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
-  counts --write    The same, but write the counts down
-  hour              Play an hour of 2,000 calls a second against a ledger in memory, and compare what it took with what it may
-  rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with those that are expected
-  package           Pack what is published, and run the unit tests of the packages away from this repository
-  phrases           Look for phrases that make the prose hard to read, and say what to write instead
-  rooms             Look for a cycle between the folders of the library
-  redis             Only install Redis if it is not there, for the tests that start it
-  nginx             Only install nginx if it is not there, for the tests that start it";
+  counts --write    The same, but record the counts
+  hour              Simulate an hour of 2,000 calls per second with a ledger in memory, and check its memory
+  rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with the expected ones
+  package           Pack what is published, and run the unit tests of the packages outside of this repository
+  phrases           Find phrases that make the prose hard to read, and print what to write instead
+  rooms             Find a cycle between the folders of the library
+  redis             Only install Redis if it is missing, for the tests that start it
+  nginx             Only install nginx if it is missing, for the tests that start it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -71,17 +71,18 @@ fn main() -> ExitCode {
     match steps {
         Ok(steps) => play(&steps, &root()),
         Err(error) => {
-            eprintln!("xtask: cannot tell what there is to run: {error}");
+            eprintln!("xtask: cannot list the steps: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// What `cargo xtask test` does. A further step is a further entry.
+/// The steps of `cargo xtask test`. A further step is a further entry.
 ///
-/// All of it is built with the features of the whole workspace and of its tests, so that nothing is compiled twice. That
-/// is why the documentation is built with that of the examples, which have the features of tests, and why examples and
-/// the tour are run as `cargo test` has left them: `cargo run` would build their dependencies anew, with fewer features.
+/// Everything is built with the features of the whole workspace and of its tests, so that nothing is compiled twice.
+/// For the same reason the documentation is built with that of the examples, which have the features of tests, and
+/// examples and the tour run as `cargo test` has built them: `cargo run` would build their dependencies again, with
+/// fewer features.
 fn test() -> io::Result<Vec<Step>> {
     let mut steps = vec![
         Step::cargo("check the formatting", "fmt --all --check"),
@@ -118,8 +119,8 @@ fn test() -> io::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// What `cargo xtask counts` does. Only an optimised build says something, so this is built by itself, with as little as it
-/// needs.
+/// The steps of `cargo xtask counts`. Only an optimised build gives useful counts, so this is built separately, with as
+/// little as it needs.
 fn counts(write: bool) -> io::Result<Vec<Step>> {
     let program = counting()?;
     let again = if write { "xtask counts --write" } else { "xtask counts" };
@@ -131,11 +132,12 @@ fn counts(write: bool) -> io::Result<Vec<Step>> {
     ])
 }
 
-/// What `cargo xtask hour` does, with the same program. An hour of 7.2 million calls takes half a minute there, and ten times as long in a
-/// build that is not optimised.
+/// The steps of `cargo xtask hour`, with the same program. An hour of 7.2 million calls takes half a minute in an
+/// optimised build, and ten times as long in another one.
 fn hour() -> io::Result<Vec<Step>> {
     let program = counting()?;
-    let live = Step::cargo("play an hour of 2,000 calls a second", "xtask hour").by(move || counts::hour(&program));
+    let live =
+        Step::cargo("simulate an hour of 2,000 calls per second", "xtask hour").by(move || counts::hour(&program));
     Ok(vec![build_counting(), live])
 }
 
@@ -143,17 +145,17 @@ fn build_counting() -> Step {
     Step::cargo("build what is counted, optimised", "build --quiet --release -p counts")
 }
 
-/// Where that is.
+/// The path of that program.
 fn counting() -> io::Result<PathBuf> {
     Ok(target()?.join("release/counts"))
 }
 
-/// What `cargo xtask package` does.
+/// The steps of `cargo xtask package`.
 fn package() -> io::Result<Vec<Step>> {
     Ok(package::steps(&root(), &target()?))
 }
 
-/// What `cargo xtask bench` does. It knows itself which sections there are.
+/// The steps of `cargo xtask bench`. The program knows its sections itself.
 fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     if let ["build"] = args {
         return Ok(build::steps(&root(), &target()?));
@@ -167,32 +169,32 @@ fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// What `cargo xtask rmcp` does.
+/// The steps of `cargo xtask rmcp`.
 fn rmcp() -> io::Result<Vec<Step>> {
     Ok(rmcp::steps(&root(), &built()?))
 }
 
-/// What `cargo xtask phrases` does.
+/// The step of `cargo xtask phrases`.
 fn phrases() -> Step {
     Step::cargo("look for phrases that are hard to read", "xtask phrases").by(|| phrases::check(&root()))
 }
 
-/// What `cargo xtask rooms` does.
+/// The step of `cargo xtask rooms`.
 fn rooms() -> Step {
     Step::cargo("look for a cycle between the folders of the library", "xtask rooms").by(|| rooms::check(&root()))
 }
 
-/// What `cargo xtask redis` does.
+/// The step of `cargo xtask redis`.
 fn redis() -> Step {
     Step::cargo("find Redis, or install it", "xtask redis").by(redis::install)
 }
 
-/// What `cargo xtask nginx` does.
+/// The step of `cargo xtask nginx`.
 fn nginx() -> Step {
     Step::cargo("find nginx, or install it", "xtask nginx").by(nginx::install)
 }
 
-/// What `cargo xtask interop` does. What is paired is built as for its tests, for the same reason.
+/// The steps of `cargo xtask interop`. The programs are built as for their tests, for the same reason.
 fn interop(write: bool) -> io::Result<Vec<Step>> {
     let build = "test --quiet --workspace --exclude rounds-try --all-features --no-run --test cli --test server";
     let mut steps = vec![Step::cargo("build what is paired", build)];
@@ -213,10 +215,10 @@ fn examples() -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Where cargo puts what it builds: this program is there itself, wherever the target directory is.
+/// The folder with cargo's build output: this program is in it, wherever the target directory is.
 fn built() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
-    program.parent().map(Path::to_owned).ok_or_else(|| io::Error::other("this program is in no directory"))
+    program.parent().map(Path::to_owned).ok_or_else(|| io::Error::other("the path of this program has no folder"))
 }
 
 /// The target directory.

@@ -1,10 +1,10 @@
-//! nginx, which the test of the deployment that the documents describe starts for itself.
+//! nginx, which the test of the documented deployment starts.
 
 use std::process::Command;
 
 use crate::install::{self, starts};
 
-/// Sees to it that there is an `nginx`.
+/// Installs `nginx` if it is missing.
 pub(crate) fn install() -> Result<(), String> {
     let missing =
         "nginx is missing: install it, so that `nginx` is in the path (on Debian, `apt-get install nginx-light`)";

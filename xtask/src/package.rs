@@ -1,8 +1,9 @@
-//! `cargo xtask package`: what is published builds, and passes its unit tests, away from this repository.
+//! `cargo xtask package`: checks that the published packages build, and pass their unit tests, outside of this
+//! repository.
 //!
-//! The packages are packed as for a release and unpacked into a folder of their own. There they are a workspace in which each finds the
-//! others instead of the registry, with the versions of this repository's lock file. The target directory is shared, so that
-//! dependencies are not built again.
+//! The packages are packed as for a release and unpacked into a separate folder. There they form a workspace in which
+//! each finds the others instead of the registry, with the versions of this repository's lock file. The target
+//! directory is shared, so that dependencies are not built again.
 
 use std::{fs, path::Path, process::Command};
 
@@ -11,7 +12,7 @@ use crate::{
     step::{Step, cargo},
 };
 
-/// What is published, each after the packages that it needs.
+/// The published packages, each after the packages that it needs.
 const PACKAGES: &[&str] = &["rounds", "rounds-http", "rounds-redis", "rounds-gallery", "rounds-cli"];
 
 /// Files that a package must have although they are not in its folder.
@@ -48,7 +49,7 @@ fn check(root: &Path, target: &Path) -> Result<(), String> {
     run(test.current_dir(&place))
 }
 
-/// Packs all of them. What is not committed is packed too: this is a test, and not a release.
+/// Packs all of them, with changes that are not committed: this is a test, and not a release.
 fn pack(root: &Path, target: &Path) -> Result<(), String> {
     let mut pack = Command::new(cargo());
     pack.args(["package", "--quiet", "--no-verify", "--allow-dirty"]).arg("--target-dir").arg(target);

@@ -1,4 +1,4 @@
-//! Whom the benchmark compares with: servers that are built or installed before it starts them.
+//! The servers that the benchmark compares with: they are built or installed before it starts them.
 
 use std::{fs, io, path::Path};
 
@@ -9,11 +9,11 @@ use crate::{
     step::Step,
 };
 
-/// The command that does it all again.
+/// The command that repeats all steps.
 const AGAIN: &str = "xtask bench --peers";
 
-/// Makes every server of `bench/peers/peers.json` ready to run. Those in Rust are built into a folder of their own, beside
-/// `built`, as their features are not those of the workspace.
+/// Prepares every server of `bench/peers/peers.json`. Those in Rust are built into a separate folder beside `built`,
+/// because their features differ from those of the workspace.
 pub(crate) fn steps(root: &Path, built: &Path) -> io::Result<Vec<Step>> {
     let target = built.parent().unwrap_or(built).join("peers").display().to_string();
     let mut steps = Vec::new();

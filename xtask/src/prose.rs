@@ -9,10 +9,10 @@ pub(crate) struct Word {
     pub(crate) line: usize,
 }
 
-/// Where a paragraph, a heading, an item or a literal begins or ends: no phrase reaches across.
+/// Where a paragraph, a heading, an item or a literal begins or ends: no phrase crosses it.
 pub(crate) const BREAK: &str = "¶";
 
-/// A code span, whatever is in it.
+/// A code span, whatever its contents.
 pub(crate) const CODE: &str = "`";
 
 /// The words of a Markdown document.
@@ -20,7 +20,7 @@ pub(crate) fn of_markdown(text: &str) -> Vec<Word> {
     words(&text.lines().enumerate().map(|(at, line)| (at + 1, line)).collect::<Vec<_>>())
 }
 
-/// The words of the comments and string literals of Rust source. Comments on lines that follow one another are one document.
+/// The words of the comments and string literals of Rust source. Comments on consecutive lines are one document.
 pub(crate) fn of_rust(source: &str) -> Vec<Word> {
     let mut found = Vec::new();
     let mut comment: Vec<(usize, &str)> = Vec::new();
@@ -43,13 +43,13 @@ fn lines(text: &str, first: usize) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(move |(at, line)| (first + at, line))
 }
 
-/// A line of a comment without what makes it one.
+/// A line of a comment without its markers.
 fn uncommented(line: &str) -> &str {
     let line = line.trim().trim_end_matches("*/");
     line.trim_start_matches(['/', '*']).trim_start_matches('!')
 }
 
-/// A string literal is one paragraph, apart from the line breaks that are written out in it.
+/// A string literal is one paragraph, except for escaped line breaks.
 fn literal(text: &str, first: usize) -> Vec<Word> {
     let joined: Vec<_> = lines(text, first).map(|(at, line)| (at, line.trim().trim_end_matches('\\'))).collect();
     let mut parts = Vec::new();
@@ -90,7 +90,7 @@ fn fence_of(line: &str) -> Option<&'static str> {
     ["```", "~~~"].into_iter().find(|fence| line.trim_start().starts_with(fence))
 }
 
-/// Whether no phrase reaches from the line above into this one.
+/// Whether no phrase crosses from the line above into this one.
 fn begins_something(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || ["#", "- ", "* ", "|", ">"].iter().any(|mark| line.starts_with(mark))
@@ -110,7 +110,7 @@ fn spans(lines: &[(usize, &str)]) -> Vec<Word> {
         at += length;
         match word.chars().next() {
             Some('`') if length > 1 => found.push(Word { text: CODE.to_owned(), line }),
-            // An emphasised word is the word; the address of a link is not.
+            // An emphasised word counts as the word; the address of a link does not count.
             Some(']' | '*' | ' ') => {}
             _ => found.push(Word { text: word, line }),
         }
@@ -118,7 +118,7 @@ fn spans(lines: &[(usize, &str)]) -> Vec<Word> {
     found
 }
 
-/// How many characters belong together at the beginning.
+/// Number of characters at the beginning that form one word.
 fn span(text: &[(usize, char)]) -> usize {
     let is = |at: usize, wanted: char| text.get(at).is_some_and(|(_, char)| *char == wanted);
     let end = |from: usize, wanted: char| text[from..].iter().position(|(_, char)| *char == wanted);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn rust_is_read_for_its_comments_and_literals() {
-        let source = "/// One\n/// phrase.\nfn nobody() { say(\"Two \\\n   words\\nthen\"); } // three";
+        let source = "/// One\n/// phrase.\nfn code() { say(\"Two \\\n   words\\nthen\"); } // three";
         assert_eq!(said(of_rust(source)), "¶ one phrase . ¶ two words ¶ then ¶ three");
     }
 

@@ -1,4 +1,4 @@
-//! Redis, which the tests of the ledger on it start for themselves.
+//! Redis, which the tests of the ledger start.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::install;
 
 const OLDEST: u32 = 7;
 
-/// Sees to it that there is a `redis-server` that is not too old.
+/// Installs `redis-server` if it is missing, and checks its version.
 pub(crate) fn install() -> Result<(), String> {
     let missing = format!(
         "redis-server is missing: install Redis {OLDEST} or later, so that `redis-server` is in the path (on Debian, \
@@ -21,14 +21,14 @@ pub(crate) fn install() -> Result<(), String> {
     }
 }
 
-/// What `redis-server --version` says.
+/// The output of `redis-server --version`.
 fn version() -> Option<String> {
     let output = Command::new("redis-server").arg("--version").output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn check(version: &str) -> Result<(), String> {
-    // "Redis server v=7.0.15 sha=…"; the first field that has a version, as those who build on Redis name themselves.
+    // "Redis server v=7.0.15 sha=…"; the first field with a version, because derivatives of Redis print another name.
     let number = version.split(' ').find_map(|word| word.strip_prefix("v="));
     let major = number.and_then(|number| number.split('.').next()?.parse::<u32>().ok());
     match (number, major) {
@@ -37,7 +37,7 @@ fn check(version: &str) -> Result<(), String> {
             Ok(())
         }
         (Some(number), Some(_)) => Err(format!("redis-server is version {number}: install Redis {OLDEST} or later")),
-        _ => Err(format!("redis-server does not say which version it is, but `{version}`")),
+        _ => Err(format!("redis-server does not print its version, but `{version}`")),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Rust source as a list of tokens: enough to tell prose from code and to read paths. Nothing here checks the grammar.
+//! Rust source as a list of tokens: enough to tell prose from code and to read paths. The grammar is not checked.
 
-/// A token and the line that it begins in, from 1.
+/// A token, and the line where it begins, from 1.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Token<'a> {
     pub(crate) line: usize,
@@ -111,7 +111,7 @@ fn is_word(char: char) -> bool {
     char.is_alphanumeric() || char == '_'
 }
 
-/// The length of a block comment, with the comments within.
+/// The length of a block comment, including nested comments.
 fn block_comment(rest: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -134,7 +134,7 @@ fn block_comment(rest: &str) -> usize {
 fn character(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
-        // What is escaped may be a quote itself.
+        // The escaped character may be a quote itself.
         (Some((_, '\\')), Some(_)) => chars.find(|&(_, char)| char == '\'').map_or(rest.len(), |(at, _)| at + 1),
         (Some(_), Some((at, '\''))) => at + 1,
         _ => 1,

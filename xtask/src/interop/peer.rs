@@ -1,4 +1,4 @@
-//! Who the peers are: their names, their versions, and how they are started.
+//! The peers: their names, their versions, and how they are started.
 
 use std::{fmt, process::Command};
 
@@ -20,14 +20,14 @@ pub(super) enum Transport {
     Stdio,
 }
 
-/// What a peer speaks.
+/// The era that a peer speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {
     Modern,
     Legacy,
 }
 
-/// What a peer is to us.
+/// The side of a pairing that a peer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// What `interop/servers.json` calls a server that is written with this SDK.
+    /// The name in `interop/servers.json` of a server that is written with this SDK.
     pub(super) fn language(self) -> &'static str {
         match self {
             Self::Python | Self::PythonLegacy => "python",
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// The version that is pinned, which is the one that is installed.
+    /// The pinned version, which is the installed one.
     pub(super) fn version(self, side: Side, interop: &Interop) -> Result<String, String> {
         match self {
             Self::TypeScript if side == Side::Server => interop.npm.version("@modelcontextprotocol/server"),
@@ -67,7 +67,7 @@ impl Peer {
         }
     }
 
-    /// A script of ours, run with what is installed for the peer.
+    /// A script of ours, run with the packages that are installed for the peer.
     pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
         let [modern, legacy] = interop.venvs();
         let mut command = match self {

@@ -1,5 +1,4 @@
-//! Processes that may hang, and what they leave behind. Whatever is waited for is waited for with a limit, and whatever
-//! was started is gone at the end.
+//! Processes that may hang, and their output. Every wait has a limit, and every process is stopped at the end.
 
 use std::{
     fmt::Display,
@@ -12,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A server on a free port. It is gone when this is.
+/// A server on a free port. It is stopped when this is dropped.
 pub(super) struct Server {
     child: Child,
     pub(super) url: String,
@@ -23,7 +22,7 @@ pub(super) struct Server {
 const START: Duration = Duration::from_secs(30);
 
 impl Server {
-    /// Starts it, and waits until it says where it listens.
+    /// Starts it, and waits until it prints its address.
     pub(super) fn start(command: &mut Command) -> Result<Self, String> {
         let name = command.get_program().display().to_string();
         let child = command
@@ -39,24 +38,24 @@ impl Server {
         let (tell, told) = mpsc::channel();
         server.log = Some(thread::spawn(move || {
             let mut stderr = BufReader::new(stderr);
-            // Whoever wanted to know may have given up.
+            // The receiver may have given up.
             let _ = tell.send(read_url(&mut stderr));
-            // Somebody has to read on, or the server would wait for a reader in the middle of a request.
+            // The output must be read on, or the server would block on a full pipe in the middle of a request.
             read_rest(stderr)
         }));
         let said = told.recv_timeout(START);
-        server.url = said.map_err(|_| format!("{name} does not say where it listens"))??;
+        server.url = said.map_err(|_| format!("{name} does not print its address"))??;
         Ok(server)
     }
 
-    /// Stops it, and gives what it logged.
+    /// Stops it, and returns its log.
     fn stop(mut self) -> String {
         self.end();
         self.log.take().and_then(|log| log.join().ok()).unwrap_or_default()
     }
 
     fn end(&mut self) {
-        // A server that has ended already cannot be killed, and need not be.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -68,7 +67,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads up to the line that says where the server listens.
+/// Reads up to the line with the address.
 fn read_url(stderr: &mut impl BufRead) -> Result<String, String> {
     let mut said = String::new();
     loop {
@@ -76,7 +75,7 @@ fn read_url(stderr: &mut impl BufRead) -> Result<String, String> {
         match stderr.read_line(&mut said) {
             Ok(0) => return Err(format!("the server ended before it was ready: {said}")),
             Ok(_) => {}
-            Err(error) => return Err(format!("cannot read what the server says: {error}")),
+            Err(error) => return Err(format!("cannot read the output of the server: {error}")),
         }
         if let Some(url) = said[start..].strip_prefix("listening on ") {
             return Ok(url.trim_end().to_owned());
@@ -86,12 +85,12 @@ fn read_url(stderr: &mut impl BufRead) -> Result<String, String> {
 
 fn read_rest(mut stderr: BufReader<ChildStderr>) -> String {
     let mut log = Vec::new();
-    // What could be read until it went wrong is better than nothing.
+    // What could be read before an error is better than nothing.
     let _ = stderr.read_to_end(&mut log);
     String::from_utf8_lossy(&log).into_owned()
 }
 
-/// What a peer printed. It goes to a file, which nobody has to read while the peer runs.
+/// The output of a peer. It goes to a file, so that no thread has to read it while the peer runs.
 pub(crate) struct Log(PathBuf);
 
 impl Log {
@@ -104,14 +103,14 @@ impl Log {
         &self.0
     }
 
-    /// The line in which a script of ours says what it has done.
+    /// The line in which a script of ours reports what it exercised.
     pub(super) fn exercised(&self) -> Result<String, String> {
         let said = self.read();
         let line = said.lines().rev().find_map(|line| line.strip_prefix("exercised: "));
-        line.map(str::to_owned).ok_or_else(|| self.alone("the peer does not say what it has done"))
+        line.map(str::to_owned).ok_or_else(|| self.alone("the peer does not report what it exercised"))
     }
 
-    /// A problem, with all that was said about it by those who were there.
+    /// A problem, with the output of the peer and the log of the server.
     pub(super) fn with(&self, problem: &str, server: Server) -> String {
         format!("{}\nwhat the server logged:\n{}", self.alone(problem), server.stop())
     }
@@ -124,7 +123,7 @@ impl Log {
         fs::read(&self.0).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
     }
 
-    /// The file for both of a peer's streams, in the order in which it writes to them.
+    /// The file for both streams of a peer, in the order in which it writes to them.
     fn streams(&self) -> io::Result<(File, File)> {
         let file = File::create(&self.0)?;
         let other = file.try_clone()?;
@@ -132,7 +131,7 @@ impl Log {
     }
 }
 
-/// Runs a peer, which may hang, such as one that waits for a question which never comes.
+/// Runs a peer, which may hang, for example while it waits for a question that never comes.
 pub(crate) fn in_time(mut command: Command, limit: Duration, log: &Log) -> Result<(), String> {
     let name = command.get_program().display().to_string();
     let (stdout, stderr) = log.streams().map_err(|error| format!("cannot write {}: {error}", log.0.display()))?;

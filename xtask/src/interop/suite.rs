@@ -1,5 +1,5 @@
-//! The conformance suite. Its exit code says nothing of warnings, and nothing of scenarios that it does not score: here
-//! every check of every scenario counts.
+//! The conformance suite. Its exit code ignores warnings and scenarios that it does not score. Here every check of
+//! every scenario counts.
 
 use std::{fs, path::Path, process::Command};
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::install::Npm;
 
-/// What is run against a server: all that a revision requires, and all that the suite has for a revision.
+/// The runs against a server: everything that a revision requires, and everything that the suite has for a revision.
 pub(super) const SERVER_RUNS: [&str; 3] = ["--requirements 2026-07-28", ALL_MODERN, ALL_LEGACY];
 
-/// What is run with a client. What is required of one is among it: `--requirements` adds nothing but extensions of
+/// The runs with a client, which include everything that is required of one: `--requirements` adds only extensions of
 /// authorization, and the guide `interop` says why they are left out.
 pub(super) const CLIENT_RUNS: [&str; 2] = [ALL_MODERN, ALL_LEGACY];
 
 const ALL_MODERN: &str = "--suite all --spec-version 2026-07-28";
 const ALL_LEGACY: &str = "--suite all --spec-version 2025-11-25";
 
-/// Runs it against the server at this address.
+/// Runs the suite against the server at this address.
 pub(super) fn against(npm: &Npm, url: &str, args: &str, results: &Path) -> Command {
     let mut suite = command(npm, results);
     suite.args(["server", "--url", url]).args(args.split(' ')).arg("-o").arg(results);
     suite
 }
 
-/// Lets it run this client.
+/// Lets the suite run this client.
 pub(super) fn with(npm: &Npm, client: &Path, args: &str, results: &Path) -> Command {
     let mut suite = command(npm, results);
     suite.args(["client", "--command"]).arg(client).args(args.split(' ')).arg("-o").arg(results);
@@ -32,19 +32,19 @@ pub(super) fn with(npm: &Npm, client: &Path, args: &str, results: &Path) -> Comm
 }
 
 fn command(npm: &Npm, results: &Path) -> Command {
-    // What an earlier run has left would be read as this one's.
+    // The results of an earlier run would be read as results of this one.
     let _ = fs::remove_dir_all(results);
     let mut node = npm.node();
     node.arg(npm.module("@modelcontextprotocol/conformance").join("dist/index.js"));
     node
 }
 
-/// The revision that a run is about: its last word.
+/// The revision of a run: its last word.
 pub(super) fn era(args: &'static str) -> &'static str {
     args.rsplit(' ').next().unwrap_or(args)
 }
 
-/// What came of all checks of all scenarios.
+/// The results of all checks of all scenarios.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Checks {
     passed: usize,
@@ -52,19 +52,19 @@ pub(super) struct Checks {
     problems: Vec<String>,
 }
 
-/// Reads every `checks.json` there is.
+/// Reads every `checks.json` in the folder.
 pub(super) fn read(results: &Path) -> Result<Checks, String> {
     let mut checks = Checks::default();
     checks.read(results, results)?;
-    // A folder is read in any order, and the table is compared.
+    // Sorted, because a folder is read in any order, and the table is compared.
     checks.skipped.sort();
     checks.skipped.dedup();
     Ok(checks)
 }
 
 impl Checks {
-    /// Reads the scenarios in a folder. One with a slash in its name is in a folder of that folder, and one that wrote
-    /// nothing down is a mistake.
+    /// Reads the scenarios in a folder. A scenario with a slash in its name is in a subfolder. A scenario without
+    /// results is an error.
     fn read(&mut self, results: &Path, folder: &Path) -> Result<(), String> {
         let cannot = |error| format!("cannot read {}: {error}", folder.display());
         let mut within: Vec<_> = fs::read_dir(folder).map_err(cannot)?.collect::<Result<_, _>>().map_err(cannot)?;
@@ -94,13 +94,13 @@ impl Checks {
         }
     }
 
-    /// The result in words, if there were checks and none of them failed or warned.
+    /// The result as text, if there were checks and none of them failed or warned.
     pub(super) fn passed(self) -> Result<String, String> {
         if !self.problems.is_empty() {
             return Err(self.problems.join("\n"));
         }
         if self.passed == 0 {
-            return Err("the suite has checked nothing".to_owned());
+            return Err("the suite has run no checks".to_owned());
         }
         let passed = format!("{} checks passed, no warning", self.passed);
         Ok(match &self.skipped[..] {

@@ -1,10 +1,10 @@
-//! The table of pairings, and the document that keeps it.
+//! The table of pairings, and the document that contains it.
 
 use std::{fs, path::PathBuf};
 
 use super::WRITE;
 
-/// One pairing: somebody else's program, and what it did with one of ours.
+/// One pairing: a program of another project, and the result of running it with one of ours.
 pub(super) struct Row {
     pub(super) peer: &'static str,
     pub(super) version: String,
@@ -24,30 +24,30 @@ pub(super) fn of(rows: &[Row]) -> String {
     table
 }
 
-/// Where the table is kept, between two lines.
+/// The document with the table, between two marker lines.
 pub(super) struct Document(pub(super) PathBuf);
 
 const BEGIN: &str = "<!-- The table is written by `cargo xtask interop --write`. -->\n";
 const END: &str = "<!-- Here it ends. -->\n";
 
 impl Document {
-    /// Expects the table that is written down to be this one.
+    /// Fails if the recorded table is not this one.
     pub(super) fn compare(&self, table: &str) -> Result<(), String> {
         let text = self.read()?;
         let written = parts(&text)?.1;
         if written == table {
             return Ok(());
         }
-        let mut problem = "guide/interop.md has another table:\n".to_owned();
+        let mut problem = "the table in guide/interop.md differs:\n".to_owned();
         for (sign, lines, others) in [("-", written, table), ("+", table, written)] {
             for line in lines.lines().filter(|line| !others.lines().any(|other| other == *line)) {
                 problem.push_str(&format!("{sign} {line}\n"));
             }
         }
-        Err(format!("{problem}If this one is right, write it down:\n  cargo {WRITE}"))
+        Err(format!("{problem}If the new table is right, record it:\n  cargo {WRITE}"))
     }
 
-    /// Writes the table down.
+    /// Records the table.
     pub(super) fn write(&self, table: &str) -> Result<(), String> {
         let text = self.read()?;
         let (before, _, after) = parts(&text)?;
@@ -60,13 +60,13 @@ impl Document {
     }
 }
 
-/// What stands before the table, the table, and what stands after it.
+/// The text before the table, the table, and the text after it.
 fn parts(text: &str) -> Result<(&str, &str, &str), String> {
     let begin = text.find(BEGIN).map(|at| at + BEGIN.len());
     let end = text.find(END);
     match (begin, end) {
         (Some(begin), Some(end)) if begin <= end => Ok((&text[..begin], &text[begin..end], &text[end..])),
-        _ => Err("guide/interop.md has no place for the table".to_owned()),
+        _ => Err("guide/interop.md has no marker lines for the table".to_owned()),
     }
 }
 

@@ -1,11 +1,12 @@
-//! What is known about the tests of rmcp 3.8.0: which do not run here, what is changed in their text, and which fail on purpose.
-//! A new version of rmcp needs a look at all of it.
+//! What is known about the tests of rmcp 3.8.0: which do not run here, how their text is changed, and which fail on
+//! purpose. Review all of it for a new version of rmcp.
 
-/// How many tests run, those that fail included. Another number means that a file was not compiled, or that rmcp has changed.
+/// Number of tests that run, including those that fail. Another number means that a file was not compiled, or that rmcp
+/// has changed.
 pub(super) const TESTS: usize = 672;
 
-/// How many servers the tests start inside a `Rounds`: all but the one that an edit names. A smaller number means that a server was
-/// started without.
+/// Number of servers that the tests start inside a `Rounds`: all except the one that an edit names. A smaller number
+/// means that a server was started without it.
 pub(super) const SERVERS: usize = 262;
 
 /// Tests that are expected to fail, and why. The table in the guide `interop` has them too.
@@ -13,7 +14,8 @@ pub(super) const DIFFERENT: [Difference; 2] = [
     Difference {
         tests: &["test_mrtr_behavior::old_protocol_rejects_input_required"],
         with: &[Http::Rmcp, Http::Endpoint],
-        why: "on purpose: when a handler asks a client of the legacy era, rmcp answers with -32600, and `Rounds` with a tool error",
+        why: "on purpose: when a handler asks a client of the legacy era, rmcp answers with -32600, and `Rounds` with \
+              a tool error",
     },
     Difference {
         tests: &[
@@ -28,7 +30,7 @@ pub(super) const DIFFERENT: [Difference; 2] = [
     },
 ];
 
-/// What serves HTTP.
+/// The HTTP implementation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Http {
     /// rmcp's `StreamableHttpService`.
@@ -37,9 +39,9 @@ pub(super) enum Http {
     Endpoint,
 }
 
-/// Something that a wrapped server does otherwise.
+/// A difference in the behaviour of a wrapped server.
 pub(super) struct Difference {
-    /// Those that show it.
+    /// The tests that show it.
     pub(super) tests: &'static [&'static str],
     pub(super) with: &'static [Http],
     pub(super) why: &'static str,
@@ -58,10 +60,7 @@ pub(super) const LEFT_OUT: [(&str, &str); 5] = [
         "test_local_client_handler",
         "needs the feature `local`, with which handlers are not `Send` and `Rounds` cannot wrap them",
     ),
-    (
-        "test_streamable_http_connection_reuse",
-        "fails when a call takes 20 ms, as it may on a machine that has other work too",
-    ),
+    ("test_streamable_http_connection_reuse", "fails when a call takes 20 ms, which happens on a busy machine"),
     ("test_with_js", "needs npm and the network"),
     ("test_with_python", "needs Python, `uv` and the network"),
 ];
@@ -79,7 +78,7 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
     Edit { file, times: 1, from, to }
 }
 
-/// Lets a client declare that it can be asked everything.
+/// Lets a client declare all capabilities.
 macro_rules! declare {
     ($file:literal, $client:literal) => {
         edit(
@@ -95,18 +94,19 @@ macro_rules! declare {
 }
 
 pub(super) const EDITS: [Edit; 7] = [
-    // These clients answer questions and do not declare that they can. rmcp asks them anyway; ours never asks such a client.
+    // These clients answer questions without declaring that they can. rmcp asks them anyway; `Rounds` never asks such a
+    // client.
     declare!("test_mrtr_behavior", "MrtrClient"),
     declare!("test_abandoned_request_cancel", "ProbeClient"),
-    // All servers that come here are handlers, and only a handler can be wrapped.
+    // All servers that are passed here are handlers, and only a handler can be wrapped.
     edit("test_mrtr_behavior", "    S: Service<RoleServer>,\n", "    S: rmcp::ServerHandler,\n"),
-    // This server is not a handler, and stays as it is.
+    // This server is not a handler, and is not wrapped.
     edit(
         "test_subscriptions",
         "        let server = MalformedAcknowledgmentServer {\n",
         "        use upstream::ServiceExt as _;\n        let server = MalformedAcknowledgmentServer {\n",
     ),
-    // These start the process that they are in again, for one test. Here a test's name begins with that of its file.
+    // These tests start their own process again for one test. Here a test's name begins with that of its file.
     edit(
         "test_cancelled_response",
         ".arg(\"cancelled_response_helper\")",
@@ -117,7 +117,7 @@ pub(super) const EDITS: [Edit; 7] = [
         ".arg(\"stdio_response_concurrency_helper\")",
         ".arg(\"test_stdio_response_concurrency::stdio_response_concurrency_helper\")",
     ),
-    // These compare timeouts of 75 ms with progress every 50 ms. In real time they fail on a machine that has other work too.
+    // These compare timeouts of 75 ms with progress every 50 ms. In real time they fail on a busy machine.
     Edit {
         file: "test_request_timeout_progress",
         times: 6,

@@ -1,8 +1,8 @@
-//! rmcp's own tests, with every server that they start inside a `Rounds`: a wrapped server has to behave as it did before.
+//! rmcp's own tests, with every server inside a `Rounds`: a wrapped server has to behave as it did before.
 //!
-//! The tests come with rmcp's source in cargo's registry. They are copied from there to the target directory with the few changes
-//! that [`list`] has, and compiled as modules of one test of `interop/rmcp`. What they know as `rmcp` is that package: it passes on
-//! the crate, and shadows all that starts a server.
+//! The tests come with rmcp's source in cargo's registry. They are copied from there to the target directory, changed
+//! as [`list`] says, and compiled as modules of one test of `interop/rmcp`. That package takes the place of `rmcp` for
+//! them: it re-exports the crate, and shadows everything that starts a server.
 
 mod list;
 mod outcome;
@@ -26,12 +26,12 @@ use crate::{
     step::{self, Step},
 };
 
-/// The command that does it all again.
+/// The command that repeats all steps.
 const AGAIN: &str = "xtask rmcp";
 const MANIFEST: &str = "interop/rmcp/Cargo.toml";
 const BUILD: &str = "test --quiet --no-run --manifest-path interop/rmcp/Cargo.toml";
 
-/// What to look at when rmcp has changed.
+/// The file to review when rmcp has changed.
 const LIST: &str = "xtask/src/rmcp/list.rs";
 
 /// Far longer than the tests take, which is half a minute.
@@ -52,7 +52,7 @@ pub(crate) fn steps(root: &Path, built: &Path) -> Vec<Step> {
     vec![copy, build, run, run_again]
 }
 
-/// Where it all happens.
+/// The folders of the tests.
 #[derive(Clone)]
 struct Place {
     root: PathBuf,
@@ -61,7 +61,7 @@ struct Place {
 }
 
 impl Place {
-    /// What the build has to be told.
+    /// The environment variables of the build.
     fn env(&self) -> [(&'static str, String); 2] {
         [
             ("CARGO_TARGET_DIR", self.target.display().to_string()),
@@ -69,7 +69,8 @@ impl Place {
         ]
     }
 
-    /// Writes the tests, and a list of them that can be compiled. What is there already is not touched, and so not compiled again.
+    /// Writes the tests, and a list of their modules. A file that is unchanged is not written, and so not compiled
+    /// again.
     fn copy(&self) -> Result<(), String> {
         let source = self.source()?.join("tests");
         let mut modules = String::new();
@@ -90,7 +91,7 @@ impl Place {
             modules.push_str(&format!("#[path = {:?}]\nmod {name};\n", copy.display().to_string()));
         }
         if let Some(name) = unused.first() {
-            return Err(format!("rmcp has no test `{name}` any more: {LIST} leaves it out"));
+            return Err(format!("rmcp no longer has the test `{name}`: remove it from {LIST}"));
         }
         write(&self.copy.join("tests.rs"), modules.as_bytes())
     }
@@ -98,8 +99,9 @@ impl Place {
     /// The folder of rmcp's source, as cargo has unpacked it.
     fn source(&self) -> Result<PathBuf, String> {
         let version = stdout(Command::new(step::cargo()).arg("-vV"))?;
-        let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("cargo does not say its host")?;
-        // Packages for other systems need not be there.
+        let host =
+            version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("cargo does not print its host")?;
+        // Packages for other systems may be missing.
         let metadata = ["metadata", "--format-version", "1", "--manifest-path", MANIFEST, "--filter-platform", host];
         let metadata = stdout(Command::new(step::cargo()).args(metadata).current_dir(&self.root))?;
         let metadata: Value = serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
@@ -110,12 +112,12 @@ impl Place {
         folder.map(Path::to_owned).ok_or_else(|| format!("{MANIFEST} does not depend on rmcp"))
     }
 
-    /// Runs the tests, and compares what comes of them with [`list`].
+    /// Runs the tests, and compares the results with [`list`].
     fn run(&self, http: Http) -> Result<(), String> {
         let wrapped = self.copy.join("wrapped");
         write(&wrapped, b"")?;
         let mut command = Command::new(self.program()?);
-        // The tests wait far more than they work, so more of them than there are cores can run at once.
+        // The tests wait far more than they compute, so more of them than there are cores can run at the same time.
         command.args(["--test-threads", "8"]).current_dir(&self.copy).env("RMCP_WRAPPED", &wrapped);
         command.envs([("RUST_BACKTRACE", "0"), ("RUST_LOG", "off")]);
         let log = match http {
@@ -128,7 +130,7 @@ impl Place {
         let ended = in_time(command, LIMIT, &log);
         let said = log.read();
         let Some(outcome) = Outcome::read(&said) else {
-            return Err(log.alone(&ended.err().unwrap_or_else(|| "the tests do not say how they went".to_owned())));
+            return Err(log.alone(&ended.err().unwrap_or_else(|| "the tests print no result".to_owned())));
         };
         let servers = fs::read(&wrapped).map_or(0, |bytes| bytes.len());
         println!("{} tests ran, {} failed; {servers} servers were wrapped", outcome.tests, outcome.failed.len());
@@ -138,18 +140,18 @@ impl Place {
         outcome.judge(http, servers)
     }
 
-    /// The test that was built.
+    /// The test program that was built.
     fn program(&self) -> Result<PathBuf, String> {
         let mut build = Command::new(step::cargo());
         build.args(BUILD.split(' ')).arg("--message-format=json").envs(self.env()).current_dir(&self.root);
         let said = stdout(&mut build)?;
         let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut programs = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-        programs.next().ok_or_else(|| "cargo does not say what it has built".to_owned())
+        programs.next().ok_or_else(|| "cargo does not name the program that it has built".to_owned())
     }
 }
 
-/// The name of a test's file, which is the name of its module; none for what tests read or share.
+/// The name of a test's file, which is the name of its module; `None` for files that tests read or share.
 fn test_name(inside: &Path) -> Option<&str> {
     inside.to_str()?.strip_suffix(".rs").filter(|name| !name.contains('/'))
 }
@@ -168,7 +170,7 @@ fn edited(name: &str, mut text: String) -> Result<String, String> {
     Ok(text)
 }
 
-/// All files in a folder and in those below, in order.
+/// All files in a folder and its subfolders, in order.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let cannot = |error| format!("cannot read {}: {error}", folder.display());
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(cannot)?;
@@ -183,7 +185,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Writes a file, unless it is there with this content.
+/// Writes a file, unless it has this content already.
 fn write(path: &Path, content: &[u8]) -> Result<(), String> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());
@@ -193,7 +195,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// What a command prints. What it says about its work goes where ours goes.
+/// The standard output of a command. Its standard error is passed through.
 fn stdout(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().display().to_string();
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot start {name}: {error}"))?;
@@ -242,7 +244,8 @@ mod tests {
         let other: Vec<_> = theirs.difference(&ours).filter(|(name, _)| here.contains(name.as_str())).collect();
         assert!(
             other.is_empty(),
-            "copy Cargo.lock to interop/rmcp, and let cargo take away what is too much: {other:?}"
+            "interop/rmcp/Cargo.lock has other versions: copy Cargo.lock there, and let cargo remove the packages \
+             that it does not need: {other:?}"
         );
     }
 }

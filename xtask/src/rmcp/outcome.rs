@@ -1,4 +1,4 @@
-//! How the tests went, and whether that is how they should go.
+//! The results of the tests, and whether they are as expected.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{
     list::{Http, SERVERS, TESTS, different},
 };
 
-/// What the tests have said.
+/// The results that the tests have printed.
 pub(super) struct Outcome<'a> {
     pub(super) tests: usize,
     pub(super) failed: BTreeSet<&'a str>,
@@ -15,7 +15,7 @@ pub(super) struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// Reads it off what was printed. Tests that did not end say nothing.
+    /// Parses the output. Returns `None` if the tests did not finish.
     pub(super) fn read(said: &'a str) -> Option<Self> {
         let (mut passed, mut failed) = (0, BTreeSet::new());
         for line in said.lines().filter_map(|line| line.strip_prefix("test ")) {
@@ -25,13 +25,13 @@ impl<'a> Outcome<'a> {
                 _ => {}
             }
         }
-        // What a test prints itself may hide what is said about it.
+        // The output of a test itself may hide its result.
         let counted = format!("{passed} passed; {} failed; 0 ignored; ", failed.len());
         let complete = said.lines().any(|line| line.starts_with("test result: ") && line.contains(&counted));
         complete.then_some(Self { tests: passed + failed.len(), failed, said })
     }
 
-    /// Says of all that is not as expected what it is, and what to do.
+    /// Fails with every deviation from the expected results, and what to do about it.
     pub(super) fn judge(&self, http: Http, servers: usize) -> Result<(), String> {
         let expected: BTreeSet<&str> = different(http).map(|(name, _)| name).collect();
         let mut problems = Vec::new();
@@ -39,7 +39,7 @@ impl<'a> Outcome<'a> {
             problems.push(format!("{}`{name}` fails with every server wrapped", self.about(name)));
         }
         for name in expected.difference(&self.failed) {
-            problems.push(format!("`{name}` does not fail any more: take it out of {LIST}"));
+            problems.push(format!("`{name}` no longer fails: remove it from {LIST}"));
         }
         if self.tests != TESTS {
             problems.push(format!("{} tests ran, and {LIST} says {TESTS}", self.tests));
@@ -50,7 +50,7 @@ impl<'a> Outcome<'a> {
         if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
     }
 
-    /// What a test has printed that failed.
+    /// The output of a test that failed.
     fn about(&self, name: &str) -> &'a str {
         let begin = self.said.find(&format!("---- {name} stdout ----"));
         let rest = begin.map_or("", |begin| &self.said[begin..]);
@@ -65,7 +65,7 @@ mod tests {
 
     const HTTP: Http = Http::Endpoint;
 
-    /// What is printed when all goes as expected, but for these failures.
+    /// The output of an expected run, except for these failures.
     fn printed(failed: &[&str]) -> String {
         let failed: Vec<&str> = different(HTTP).map(|(name, _)| name).chain(failed.iter().copied()).collect();
         let passed = TESTS - failed.len();
@@ -99,7 +99,7 @@ mod tests {
         let said = printed(&[]);
         let mut outcome = Outcome::read(&said).unwrap();
         outcome.failed.remove(name);
-        assert!(outcome.judge(HTTP, SERVERS).unwrap_err().starts_with(&format!("`{name}` does not fail any more")));
+        assert!(outcome.judge(HTTP, SERVERS).unwrap_err().starts_with(&format!("`{name}` no longer fails")));
     }
 
     #[test]

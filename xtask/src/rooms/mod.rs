@@ -1,11 +1,11 @@
-//! `cargo xtask rooms`: no cycle between the folders of the library.
+//! `cargo xtask rooms`: checks that there is no cycle between the folders of the library.
 //!
-//! A room is a folder of `crates/rounds/src`: `shared`, `client` and `test` are one each, and so is every folder of `server`. The files
-//! directly in `server` are a room of their own, and so are those directly in `src`. Both may use all others, and so no other may
-//! use them.
+//! A room is a folder of `crates/rounds/src`: `shared`, `client` and `test` are one each, and so is every folder of
+//! `server`. The files directly in `server` are a separate room, and so are those directly in `src`. Both may use all
+//! others, so no other may use them.
 //!
-//! A room uses another when one of its modules names an item of it, by `use` or by a path in the code. What a name stands for is
-//! looked up through re-exports, so `use crate::Ask` counts for the folder that `Ask` is defined in. Tests are left out.
+//! A room uses another if one of its modules names an item of it, by `use` or by a path in the code. Names are resolved
+//! through re-exports, so `use crate::Ask` counts for the folder that defines `Ask`. Tests are left out.
 
 mod modules;
 
@@ -19,13 +19,17 @@ use modules::Modules;
 /// The rooms that each room uses, with one place where it does.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Reads the library. The failure has the shortest cycle, with a place in the source for each part of it.
+/// Reads the library. The failure lists the shortest cycle, with a place in the source for each part.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let source = root.join("crates/rounds/src");
     let modules = Modules::read(&source)?;
     match cycle(&uses(&modules)) {
         None => Ok(()),
-        Some(cycle) => Err(format!("folders of crates/rounds/src use each other in a circle:\n{}", cycle.join("\n"))),
+        Some(cycle) => Err(format!(
+            "folders of crates/rounds/src form a cycle; move an item so that one of these uses \
+                                    goes away:\n{}",
+            cycle.join("\n")
+        )),
     }
 }
 
@@ -41,7 +45,7 @@ fn uses(modules: &Modules) -> Uses {
     uses
 }
 
-/// The room of a file, which is given by its path below `src`.
+/// The room of a file, given its path below `src`.
 fn room(file: &str) -> String {
     let folders: Vec<&str> = file.rsplit_once('/').map_or(Vec::new(), |(folders, _)| folders.split('/').collect());
     match folders[..] {
@@ -59,7 +63,7 @@ fn cycle(uses: &Uses) -> Option<Vec<String>> {
     Some(parts.map(|(from, to)| format!("  {from} uses {to}: {}", uses[*from][*to])).collect())
 }
 
-/// The rooms of the shortest way from a room to itself.
+/// The rooms of the shortest path from a room to itself.
 fn way_back<'a>(uses: &'a Uses, room: &'a str) -> Option<Vec<&'a str>> {
     let mut seen = BTreeMap::new();
     let mut next = VecDeque::from([room]);

@@ -11,16 +11,16 @@ use crate::rust::{self, Kind, Token};
 /// The absolute path of a module or an item, without `crate`.
 type Name = Vec<String>;
 
-/// The modules of a crate by their paths, those of tests left out.
+/// The modules of a crate by their paths, without those of tests.
 pub(super) struct Modules(BTreeMap<Name, Module>);
 
-/// A module, and what a look at its source alone says of it.
+/// A module, as far as its own source describes it.
 #[derive(Default)]
 struct Module {
     /// The path of its file below `src`.
     file: String,
     items: BTreeSet<String>,
-    /// What `use` binds a name to, and the modules of which it binds all names.
+    /// The names that `use` binds, and the modules whose names it imports with a star.
     imports: BTreeMap<String, Name>,
     globs: Vec<Name>,
     named: Vec<(Name, usize)>,
@@ -39,7 +39,7 @@ impl Modules {
         Self::of(|file| fs::read_to_string(source.join(file)).ok())
     }
 
-    /// The same, of files that are found by their path.
+    /// The same for files that a function reads.
     pub(super) fn of(read: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut modules = Self(BTreeMap::new());
         let mut next = vec![(Name::new(), "lib.rs".to_owned())];
@@ -69,17 +69,17 @@ impl Modules {
         })
     }
 
-    /// Whether the root has something of this name: a path that begins with it is one of this crate.
+    /// Whether the root has an item of this name: a path that begins with it is a path of this crate.
     fn knows(&self, first: &str) -> bool {
         self.home(&[first.to_owned()], 0).is_some()
     }
 
-    /// The file that defines what a path stands for.
+    /// The file that defines the target of a path.
     pub(super) fn file_of(&self, path: &[String]) -> &str {
         self.home(path, 0).map_or("lib.rs", |name| &self.0[&name].file)
     }
 
-    /// The module that a path stands for, or that defines the item.
+    /// The module that a path names, or that defines the item.
     fn home(&self, path: &[String], depth: usize) -> Option<Name> {
         let mut at = Name::new();
         for (nth, segment) in path.iter().enumerate() {
@@ -97,9 +97,9 @@ impl Modules {
         Some(at)
     }
 
-    /// The same, of a path whose segment `nth` is imported by the module before it.
+    /// The same for a path whose segment `nth` is imported by the module before it.
     fn imported(&self, module: &Module, path: &[String], nth: usize, depth: usize) -> Option<Name> {
-        // Modules may import all names of each other.
+        // Modules may import all names of each other, so the search has to be limited.
         if depth > 16 {
             return None;
         }
@@ -116,7 +116,7 @@ struct Reader<'a> {
     at: usize,
     file: &'a str,
     modules: &'a mut Modules,
-    /// The modules in files of their own, each with the folder of its file and a slash.
+    /// The modules in separate files, each with the folder of its file and a slash.
     files: Vec<(Name, String)>,
 }
 
@@ -161,7 +161,7 @@ impl Reader<'_> {
         self.modules.0.insert(name, module);
     }
 
-    /// A module within: read here, or later where it is a file. Its name.
+    /// Reads a nested module here, or registers it if it is a file. Returns its name.
     fn child(&mut self, parent: &[String]) -> Option<String> {
         let child = self.word(1)?.to_owned();
         let name = [parent, std::slice::from_ref(&child)].concat();
@@ -175,7 +175,7 @@ impl Reader<'_> {
         Some(child)
     }
 
-    /// One tree of a `use`, behind a prefix: a path and then nothing, an alias, a star, or trees in braces.
+    /// One tree of a `use`, after a prefix: a path followed by nothing, an alias, a star, or trees in braces.
     fn tree(&mut self, prefix: &[String], into: &mut Module) {
         let line = self.line();
         let mut path = prefix.to_vec();
@@ -185,7 +185,7 @@ impl Reader<'_> {
                 self.at += 1;
                 while self.at < self.code.len() && self.mark(0) != Some('}') {
                     self.tree(&path, into);
-                    // A comma, or something that no tree begins with.
+                    // A comma, or a token that cannot begin a tree.
                     self.at += usize::from(self.mark(0) != Some('}'));
                 }
                 self.at += 1;
@@ -210,16 +210,16 @@ impl Reader<'_> {
         }
     }
 
-    /// A path in the code, if there is one of more than one segment. Otherwise takes the one word.
+    /// Records a path in the code, if there is one of more than one segment. Otherwise skips one word.
     fn path(&mut self) -> Option<(Name, usize)> {
         let line = self.line();
         let path = self.segments();
-        // The `as` of a cast is no segment.
+        // The `as` of a cast is not a segment.
         self.at += usize::from(path.is_empty());
         (path.len() > 1).then_some((path, line))
     }
 
-    /// Words with two colons between, and the colons behind them.
+    /// Words separated by two colons, and trailing colons.
     fn segments(&mut self) -> Name {
         let mut path = Name::new();
         while let Some(word) = self.word(0).filter(|word| *word != "as") {
@@ -233,14 +233,14 @@ impl Reader<'_> {
         path
     }
 
-    /// Whether an attribute begins here that leaves what follows to tests.
+    /// Whether an attribute begins here that restricts the next item to tests.
     fn is_test(&self) -> bool {
         let cfg = (self.mark(0), self.mark(1), self.word(2)) == (Some('#'), Some('['), Some("cfg"));
         let first = if self.word(4) == Some("all") { 6 } else { 4 };
         cfg && self.word(first) == Some("test")
     }
 
-    /// Takes everything up to the end of an item: a semicolon, or the brace that closes the first one.
+    /// Skips to the end of an item: a semicolon, or the brace that closes the first one.
     fn skip_item(&mut self) {
         let mut depth = 0;
         while self.at < self.code.len() {
@@ -277,7 +277,7 @@ impl Reader<'_> {
 }
 
 impl Module {
-    /// Makes paths absolute, and leaves out those that begin outside of this crate.
+    /// Makes paths absolute, and removes those that begin outside of this crate.
     fn absolute(&mut self, module: &[String], children: &BTreeSet<String>) {
         let absolute = |path: &Name| absolute(path, module, children);
         self.named = self.named.iter().filter_map(|(path, line)| Some((absolute(path)?, *line))).collect();

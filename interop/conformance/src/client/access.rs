@@ -1,5 +1,5 @@
-//! The way to an access token, by what rmcp has for it: when a server refuses a request, its person is sent to the
-//! authorization server, and then the request is made again.
+//! Authorization with rmcp's own code: when a server rejects a request, the user is sent to the authorization server,
+//! and then the request is sent again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,18 +19,18 @@ use serde_json::Value;
 use sse_stream::{Error as SseError, Sse};
 use tokio::sync::{Mutex, watch};
 
-/// Nobody listens there: the person's browser is this program.
+/// No process listens there: this program plays the user's browser.
 const REDIRECT: &str = "http://localhost:3000/callback";
 
-/// The document by which an authorization server may know this client. The suite looks for this one.
+/// The URL of the client metadata document. The suite expects this one.
 const METADATA: &str = "https://conformance-test.local/client-metadata.json";
 
-/// A request is made anew this often after it was refused.
+/// How often a rejected request is sent again.
 const ATTEMPTS: usize = 3;
 
 type Error = StreamableHttpError<reqwest::Error>;
 
-/// An HTTP client that has itself authorised when it is refused.
+/// An HTTP client that obtains authorization when a request is rejected.
 #[derive(Clone)]
 pub(crate) struct Access {
     server: Arc<str>,
@@ -41,23 +41,25 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// To the server at an address, perhaps with the name and the secret by which its authorization server knows us.
+    /// A client for the server at this address, with a client id and a secret if the authorization server has
+    /// registered one.
     pub(crate) fn to(server: &str, context: &Value) -> Result<Self, BoxError> {
         rounds_testkit::install_crypto();
         let known = |name: &str| context[name].as_str().map(str::to_owned);
         Ok(Self {
             server: server.into(),
             client: known("client_id").zip(known("client_secret")),
-            // Where a redirect leads is looked at, and not followed.
+            // Redirects are read and not followed.
             http: reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?,
             state: Arc::default(),
             listens: Arc::default(),
         })
     }
 
-    /// Waits until a server of the legacy era can push what belongs to no call. Some lose what they push before.
+    /// Waits until a legacy server can push messages outside of a call. Some servers lose messages that they push
+    /// before.
     pub(crate) async fn listening(&self) {
-        // It fails when there is nobody left who could say so; this is one.
+        // This fails only if no sender is left, and `self` holds one.
         let _ = self.listens.subscribe().wait_for(|listens| *listens).await;
     }
 
@@ -68,7 +70,7 @@ impl Access {
         }
     }
 
-    /// Makes a request, again and again as long as being authorised anew may help.
+    /// Sends a request, and sends it again as long as a new authorization may help.
     async fn attempt<T, F>(&self, request: impl Fn(Option<String>) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -85,7 +87,7 @@ impl Access {
         request(self.token().await?).await
     }
 
-    /// From the beginning: nothing that an earlier authorization server gave us is shown to this one.
+    /// Authorizes from the start: credentials of an earlier authorization server are not sent to this one.
     async fn authorise(&self, challenge: &str) -> Result<(), AuthError> {
         let mut state = self.state.lock().await;
         let manager = AuthorizationManager::new_allowing_private_addresses(&*self.server).await?;
@@ -104,7 +106,7 @@ impl Access {
         Ok(())
     }
 
-    /// With more scopes than before.
+    /// Authorizes with more scopes than before.
     async fn widen(&self, refused: InsufficientScopeError) -> Result<(), Error> {
         let mut state = self.state.lock().await;
         let (Some(state), Some(scope)) = (&mut *state, refused.get_required_scope()) else {
@@ -115,12 +117,12 @@ impl Access {
         Ok(())
     }
 
-    /// What a person does with a browser: opens the page, consents, and is sent back.
+    /// Plays the user with a browser: opens the page, consents, and is redirected back.
     async fn visit(&self, page: &str) -> Result<String, AuthError> {
         let failed = |error: &dyn std::fmt::Display| AuthError::AuthorizationFailed(error.to_string());
         let answer = self.http.get(page).send().await.map_err(|error| failed(&error))?;
         let back = answer.headers().get("location").and_then(|location| location.to_str().ok());
-        back.map(str::to_owned).ok_or_else(|| failed(&"the authorization server sends nobody back"))
+        back.map(str::to_owned).ok_or_else(|| failed(&"the authorization server does not redirect back"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whoever answers: anything, with whatever fits.
+//! A user who answers every question with a value that fits.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -10,7 +10,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-/// Fills in whatever has no default, accepts every page, and answers for a model too.
+/// Fills in every field without a default, accepts every page, and answers for a model too.
 pub(crate) struct Anybody;
 
 impl Responder for Anybody {
@@ -24,7 +24,7 @@ impl Responder for Anybody {
                     UserAnswer::Sample(Box::new(CreateMessageResult::new(said, "no-model".to_owned())))
                 }
                 QuestionKind::Roots => UserAnswer::Roots(ListRootsResult::new(Vec::new())),
-                other => return Err(format!("what is {other:?}?").into()),
+                other => return Err(format!("unknown kind of question: {other:?}").into()),
             })
         })
     }
@@ -34,7 +34,7 @@ impl Responder for Anybody {
     }
 }
 
-/// A form with all of its fields.
+/// A form with a value for every field.
 pub(crate) fn fill_in(question: &AskedQuestion) -> JsonObject {
     question.fields().iter().map(|field| (field.name.clone(), value(field))).collect()
 }

@@ -1,8 +1,8 @@
 //! The client that the MCP conformance suite runs, once for each of its scenarios.
 //!
-//! Whatever may be asked about goes through `Call` and `drive`. Lists, and the way to an access token, are plain rmcp.
+//! Requests that may be answered with a question go through `Call` and `drive`. Lists and authorization are plain rmcp.
 //!
-//! The suite says where its server is in the last argument, and everything else in the environment.
+//! The suite passes the address of its server in the last argument, and everything else in the environment.
 
 mod access;
 mod anybody;
@@ -31,7 +31,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), BoxError> {
-    let url = env::args().next_back().ok_or("say where the server is")?;
+    let url = env::args().next_back().ok_or("the address of the server is missing: pass it as the last argument")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context = context()?;
     let access = Access::to(&url, &context)?;
@@ -44,7 +44,7 @@ async fn run() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What a scenario wants a client to know beforehand.
+/// The context that a scenario gives to a client.
 fn context() -> Result<Value, BoxError> {
     match env::var("MCP_CONFORMANCE_CONTEXT") {
         Ok(context) => Ok(serde_json::from_str(&context)?),
@@ -63,12 +63,12 @@ async fn connect(url: &str, access: Access) -> Result<Client, BoxError> {
     Ok(host.connect(StreamableHttpClientTransport::with_client(access, config)).await?)
 }
 
-/// An error with all that led to it.
+/// An error with all its causes.
 fn say(error: &dyn std::error::Error) {
     use io::Write;
     let mut next = Some(error);
     while let Some(error) = next {
-        // Whoever does not read stderr does not want to know.
+        // If stderr is closed, the message is lost.
         let _ = writeln!(io::stderr(), "{error}");
         next = error.source();
     }

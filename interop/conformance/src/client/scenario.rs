@@ -1,4 +1,4 @@
-//! What is done in each of the suite's scenarios. Most have tools that only want to be called.
+//! The steps of each scenario of the suite. Most have tools that only have to be called.
 
 use rmcp::{
     RoleClient,
@@ -19,13 +19,13 @@ pub(crate) async fn play(scenario: &str, context: &Value, client: &Client) -> Re
         "http-standard-headers" => everything(client).await,
         "http-custom-headers" => headers(client, context).await,
         "json-schema-2020-12-preservation" => schemas(client).await,
-        // Its tool is there to be listed, and cannot be called.
+        // Its tool only has to be listed, and cannot be called.
         "json-schema-ref-no-deref" => client.peer().list_all_tools().await.map(drop).map_err(Into::into),
         _ => tools(client).await,
     }
 }
 
-/// Calls whatever there is, with whatever fits.
+/// Calls every tool, with arguments that fit.
 async fn tools(client: &Client) -> Result<(), BoxError> {
     for tool in client.peer().list_all_tools().await? {
         call(client, &tool.name, arguments(&tool)).await?;
@@ -33,8 +33,8 @@ async fn tools(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Two calls wait for an answer while others are made. Nothing of theirs may get into the others, and each has to get back
-/// its own state, or none.
+/// Two calls wait for an answer while others are made. The others must not carry any of their data, and each must get
+/// back its own state, or none.
 async fn rounds(client: &Client) -> Result<(), BoxError> {
     client.peer().list_all_tools().await?;
     let with = asked(client, "test_mrtr_echo_state").await?;
@@ -50,7 +50,7 @@ async fn rounds(client: &Client) -> Result<(), BoxError> {
     }
     match with.send(client).await? {
         Sent::Done(_) => {}
-        other => return Err(format!("it asks once more: {other:?}").into()),
+        other => return Err(format!("expected the result, got {other:?}").into()),
     }
     drive(client, without, &Anybody, DriveLimits::default()).await?;
     Ok(())
@@ -59,7 +59,7 @@ async fn rounds(client: &Client) -> Result<(), BoxError> {
 async fn asked(client: &Client, tool: &str) -> Result<Pending, BoxError> {
     match Call::tool(tool, JsonObject::new()).send(client).await? {
         Sent::Asks(pending) => Ok(pending),
-        other => Err(format!("{tool} does not ask: {other:?}").into()),
+        other => Err(format!("expected a question of {tool}, got {other:?}").into()),
     }
 }
 
@@ -75,20 +75,23 @@ async fn everything(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The calls that the scenario wants. What becomes headers is in the tools' schemas, which are therefore listed first.
+/// The calls of the scenario. The tools' schemas declare which arguments become headers, so the tools are listed first.
 async fn headers(client: &Client, context: &Value) -> Result<(), BoxError> {
     client.peer().list_all_tools().await?;
-    for wanted in context["toolCalls"].as_array().ok_or("there is nothing to call")? {
+    for wanted in context["toolCalls"].as_array().ok_or("the context has no toolCalls")? {
         let name = wanted["name"].as_str().ok_or("a call without a name")?;
         call(client, name, wanted["arguments"].as_object().cloned().unwrap_or_default()).await?;
     }
     Ok(())
 }
 
-/// Gives a tool's schema back as it came.
+/// Sends a tool's schema back unchanged.
 async fn schemas(client: &Client) -> Result<(), BoxError> {
     let tools = client.peer().list_all_tools().await?;
-    let tool = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool").ok_or("the tool is not there")?;
+    let tool = tools
+        .iter()
+        .find(|tool| tool.name == "json_schema_2020_12_tool")
+        .ok_or("the server does not list json_schema_2020_12_tool")?;
     let schema = JsonObject::clone(&tool.input_schema);
     call(client, "json_schema_echo", object!({"schema": schema})).await.map(drop)
 }
@@ -100,11 +103,11 @@ async fn call(client: &Client, tool: &str, arguments: JsonObject) -> Result<Done
 async fn run(client: &Client, call: Call) -> Result<Done, BoxError> {
     match drive(client, call, &Anybody, DriveLimits::default()).await? {
         DriveOutcome::Done(done) => Ok(done),
-        other => Err(format!("it has not ended: {other:?}").into()),
+        other => Err(format!("expected a result, got {other:?}").into()),
     }
 }
 
-/// Something for everything that a tool requires.
+/// A value for every argument that a tool requires.
 fn arguments(tool: &Tool) -> JsonObject {
     let schema = Value::Object(JsonObject::clone(&tool.input_schema));
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);

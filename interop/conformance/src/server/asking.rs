@@ -33,7 +33,7 @@ struct Coloured {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Nothing {}
 
-/// What the guard that keeps a state knows of its flow.
+/// The state of the guard that keeps one.
 #[derive(Debug, Serialize, Deserialize)]
 struct Asked {
     at_round: u32,
@@ -41,12 +41,12 @@ struct Asked {
 
 #[tool_router(router = asking_tools, vis = "pub(crate)")]
 impl Conformance {
-    /// A guard: the scenarios also send it the answer at once, with no state and no round before.
-    #[tool(description = "Greets whoever answers")]
+    /// A guard, because the scenarios also send the answer immediately, without a state and an earlier round.
+    #[tool(description = "Greets the user who answers")]
     async fn test_input_required_result_elicitation(&self, round: Round) -> Result<CallToolResponse, FlowError> {
         match round.given::<Named>("user_name") {
             Given::Accepted(Named { name }) => Ok(text(format!("Hello, {name}!"))),
-            Given::Declined | Given::Cancelled => Ok(text("Hello, whoever you are!")),
+            Given::Declined | Given::Cancelled => Ok(text("Hello, stranger!")),
             Given::Missing | Given::Invalid(_) => round.ask_form::<Named>("user_name", "What is your name?"),
         }
     }
@@ -75,7 +75,7 @@ impl Conformance {
         Ok(format!("confirmed: {ok}"))
     }
 
-    #[tool(description = "Asks whoever the client says can answer")]
+    #[tool(description = "Asks the user or the model, as the client declares")]
     async fn test_input_required_result_capabilities(&self, ask: Ask) -> Result<String, FlowError> {
         if ask.can_form() {
             let Named { name } = ask.form("What is your name?").key("user_name").await?;
@@ -139,7 +139,7 @@ pub(crate) fn prompt(words: &str, max_tokens: u32) -> CreateMessageRequestParams
     CreateMessageRequestParams::new(vec![SamplingMessage::user_text(words)], max_tokens)
 }
 
-/// The texts of what a model said.
+/// The texts of a model's message.
 pub(crate) fn said(result: &CreateMessageResult) -> String {
     let texts = result.message.content.iter().filter_map(SamplingMessageContentBlock::as_text);
     texts.map(|text| text.text.as_str()).collect()

@@ -1,4 +1,4 @@
-//! Lists that change when a tool is told to change them, and those who listen for it.
+//! Lists that change when a tool is called, and their subscribers.
 
 use std::{
     collections::VecDeque,
@@ -16,12 +16,12 @@ enum Change {
     Prompts,
 }
 
-/// Tells every listener of every change.
+/// Notifies every subscriber of every change.
 #[derive(Debug)]
 pub(crate) struct Changes {
     changes: broadcast::Sender<Change>,
-    /// Those who were accepted and are not told yet. rmcp acknowledges a subscription before it runs it, and what changes in
-    /// between is not to be missed.
+    /// Subscriptions that are accepted and not running yet. rmcp acknowledges a subscription before it runs it, and
+    /// changes in between must not be missed.
     accepted: Mutex<VecDeque<broadcast::Receiver<Change>>>,
 }
 
@@ -32,12 +32,12 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Listens for one who is about to be accepted. All of them hear the same.
+    /// Subscribes for a client that is about to be accepted. All subscribers get the same notifications.
     pub(crate) fn accept(&self) {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.changes.subscribe());
     }
 
-    /// Tells one listener, until it has gone.
+    /// Notifies one subscriber, until it has disconnected.
     pub(crate) async fn tell(&self, listener: &SubscriptionContext) {
         let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let mut changes = accepted.unwrap_or_else(|| self.changes.subscribe());
@@ -63,7 +63,7 @@ impl Changes {
     }
 
     fn announce(&self, change: Change) {
-        // Without listeners there is nobody to tell.
+        // Fails only if there are no subscribers.
         let _ = self.changes.send(change);
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that do not ask: every kind of content, a failure, progress, logs, and input schemas of all sorts.
+//! Tools that do not ask: every kind of content, a failure, progress, logs, and various input schemas.
 
 #![expect(deprecated, reason = "SEP-2577 deprecates logs, and clients of the legacy era expect them")]
 
@@ -30,10 +30,10 @@ use crate::Conformance;
 pub(crate) const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// Silence, as short as it gets.
+/// The shortest possible silence.
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
-/// How long a step takes in tools that report on their steps.
+/// Duration of a step, in tools that report progress.
 const STEP: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
@@ -45,7 +45,7 @@ struct Routed {
 
 #[tool_router(router = content_tools, vis = "pub(crate)")]
 impl Conformance {
-    /// Scenarios that need any tool take the first, and call it without arguments.
+    /// Scenarios that need any tool take the first one, and call it without arguments.
     #[tool(description = "Does nothing")]
     async fn a_tool_without_arguments(&self) -> String {
         "Nothing was done.".to_owned()
@@ -90,7 +90,7 @@ impl Conformance {
     #[tool(description = "Reports how far it has come")]
     async fn test_tool_with_progress(&self, context: RequestContext<RoleServer>) -> Result<String, ErrorData> {
         let Some(token) = context.meta.get_progress_token() else {
-            return Ok("Done, and nobody wanted to know how far.".to_owned());
+            return Ok("Done, without progress: the request has no token.".to_owned());
         };
         for progress in [0.0, 50.0, 100.0] {
             let param = ProgressNotificationParam::new(token.clone(), progress).with_total(100.0);
@@ -110,7 +110,7 @@ impl Conformance {
         log(&context, &["Logged"]).await
     }
 
-    /// Only its name counts: whether a stream is closed and resumed in the middle of a call is the transport's concern.
+    /// Only its name matters: closing and resuming a stream during a call is the transport's concern.
     #[tool(description = "Could be cut off, and answers")]
     async fn test_reconnection(&self) -> String {
         "Still here.".to_owned()
@@ -123,7 +123,7 @@ impl Conformance {
 }
 
 impl Conformance {
-    /// A tool whose schema has keywords that no Rust type would have.
+    /// A tool whose schema has keywords that no Rust type generates.
     pub(crate) fn schema_tools() -> ToolRouter<Self> {
         let tool = Tool::new("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", schema());
         ToolRouter::new().with_route(ToolRoute::new_dyn(tool, |_: ToolCallContext<'_, Self>| {
@@ -144,7 +144,7 @@ async fn log(context: &RequestContext<RoleServer>, lines: &[&str]) -> Result<Str
 }
 
 fn lost(error: rmcp::ServiceError) -> ErrorData {
-    ErrorData::internal_error(format!("the client cannot be told: {error}"), None)
+    ErrorData::internal_error(format!("the client cannot be notified: {error}"), None)
 }
 
 fn schema() -> Arc<JsonObject> {

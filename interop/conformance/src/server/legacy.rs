@@ -1,5 +1,4 @@
-//! The tools that ask clients of the legacy era. They are linear handlers like others: how a client is asked is not their
-//! concern.
+//! The tools that ask legacy clients. They are linear handlers like others: how a client is asked is not their concern.
 
 #![expect(deprecated, reason = "the suite asks for samples, which SEP-2577 deprecates")]
 

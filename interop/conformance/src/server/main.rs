@@ -1,7 +1,7 @@
 //! The server that the MCP conformance suite is run against: each tool, prompt and resource that its scenarios name.
 //!
-//! Whatever asks is written in one of the shapes of `rounds`, and all of them are used. The rest is plain rmcp, and goes
-//! through `Rounds` like everything else.
+//! Everything that asks is written in one of the shapes of `rounds`, and all shapes are used. The rest is plain rmcp,
+//! and goes through `Rounds` as well.
 
 #![expect(deprecated, reason = "SEP-2577 deprecates logs, and clients of the legacy era set a level for them")]
 
@@ -39,7 +39,7 @@ use tokio::net::TcpListener;
 
 use crate::changes::Changes;
 
-/// Serves on a free port until it is killed. Which port is the first line on stderr.
+/// Serves on a free port until it is killed. The first line on stderr names the port.
 #[tokio::main]
 async fn main() -> io::Result<()> {
     let server = Rounds::new(Conformance::new());

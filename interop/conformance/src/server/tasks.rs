@@ -1,5 +1,5 @@
-//! The tools of the tasks extension. What a task asks for goes through `tasks/get` and `tasks/update`, which are rmcp's;
-//! what is asked before there is a task is a round.
+//! The tools of the tasks extension. Questions of a task go through `tasks/get` and `tasks/update`, which rmcp
+//! implements; questions before a task exists are a round.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Conformance {
         })
     }
 
-    #[tool(description = "Comes to nothing, as a task")]
+    #[tool(description = "Fails, as a task")]
     async fn failing_job(&self, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         needs_tasks(&context)?;
         Ok(self.task(|_| Box::pin(async { Ok(CallToolResult::error(vec![ContentBlock::text("It failed.")])) })))
@@ -117,7 +117,7 @@ impl Conformance {
             Given::Accepted(Named { name }) => {
                 Ok(self.task(move |_| Box::pin(async move { Ok(success(format!("Hello, {name}!"))) })))
             }
-            Given::Declined | Given::Cancelled => Ok(text("Hello, whoever you are!")),
+            Given::Declined | Given::Cancelled => Ok(text("Hello, stranger!")),
             Given::Missing | Given::Invalid(_) => round.ask_form::<Named>("user_name", "What is your name?"),
         }
     }

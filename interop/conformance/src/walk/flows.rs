@@ -25,14 +25,14 @@ pub(crate) struct Flow {
     #[serde(skip)]
     pub(crate) tool: String,
     pub(crate) arguments: JsonObject,
-    /// What is asked in each round, by key.
+    /// The questions of each round, by key.
     pub(crate) rounds: Vec<BTreeMap<String, Asked>>,
     #[serde(default)]
     pub(crate) is_error: bool,
     pub(crate) text: String,
 }
 
-/// A question, and the answer to it.
+/// A question and its answer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) asks: String,

@@ -1,7 +1,7 @@
-//! Our client on a walk through a server that is written with somebody else's SDK: every flow of `interop/servers.json`.
+//! Our client with a server that is written with another SDK: every flow of `interop/servers.json`.
 //!
-//! To be told whose server it is, what to speak and where it is: `typescript` or `python`; `modern` or `legacy`; and then
-//! `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts one.
+//! Its arguments are the SDK, the era and the address of the server: `typescript` or `python`; `modern` or `legacy`;
+//! and then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
 
 mod flows;
 mod person;
@@ -32,7 +32,7 @@ type Client = RunningService<RoleClient, Host<Arc<Person>>>;
 async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = env::args().skip(1).collect();
     let [server, era, transport, first, rest @ ..] = &args[..] else {
-        return Err("say whose server it is, what to speak and where it is".into());
+        return Err("usage: typescript|python modern|legacy http URL|stdio PROGRAM ARGUMENT...".into());
     };
     let person = Arc::<Person>::default();
     let (client, process) = connect(person.clone(), transport, first, rest).await?;
@@ -63,7 +63,7 @@ fn tools(flows: &[Flow]) -> usize {
     tools.len()
 }
 
-/// Connects, and finds out what the server speaks. The process, if there is one, is gone when it is dropped.
+/// Connects, and detects the server's era. The process, if there is one, is killed when it is dropped.
 async fn connect(
     person: Arc<Person>,
     transport: &str,
@@ -82,18 +82,18 @@ async fn connect(
     Ok((host.connect(pipes).await?, Some(server)))
 }
 
-/// One function answers both what is returned and what is pushed.
+/// One function answers both returned and pushed questions.
 async fn drive_through(client: &Client, person: &Person, flow: &Flow) -> Result<(), BoxError> {
     person.meets(flow);
     let call = Call::tool(&flow.tool, flow.arguments.clone());
     match drive(client, call, person, DriveLimits::default()).await? {
         DriveOutcome::Done(done) => check(flow, &done)?,
-        other => return Err(format!("{flow}: it has not ended: {other:?}").into()),
+        other => return Err(format!("{flow}: expected a result, got {other:?}").into()),
     }
     person.was_asked_everything()
 }
 
-/// As a process would that keeps a question until somebody comes: every round is saved and loaded.
+/// Like a process that keeps a question for later: every round is saved and loaded.
 async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
     let person = Person::default();
     person.meets(flow);
@@ -105,7 +105,7 @@ async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
                 return person.was_asked_everything();
             }
             Sent::Asks(pending) | Sent::Later(pending) => pending.to_json(),
-            other => return Err(format!("{flow}: it has not ended: {other:?}").into()),
+            other => return Err(format!("{flow}: expected a result, got {other:?}").into()),
         };
         let mut pending = Pending::from_json(&saved)?;
         for question in pending.questions().to_vec() {
@@ -116,11 +116,11 @@ async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
     }
 }
 
-/// A state that is not the server's own is refused, and the refusal is known for what it is.
+/// A changed state must be rejected, and the client must recognise the rejection.
 async fn is_refused(client: &Client, flow: &Flow, pending: &Pending) -> Result<(), BoxError> {
     let mut saved: Value = serde_json::from_str(&pending.to_json())?;
     let state = saved["state"].as_str().ok_or_else(|| format!("{flow}: there is no state"))?;
-    // In the middle: the last character of what is base64 may have bits that say nothing.
+    // In the middle, because the last character of a base64 text may have unused bits.
     let (before, rest) = state.split_at(state.len() / 2);
     saved["state"] = format!("{before}{}{}", if rest.starts_with('A') { 'B' } else { 'A' }, &rest[1..]).into();
     match Pending::from_json(&saved.to_string())?.send(client).await {
@@ -135,5 +135,5 @@ fn check(flow: &Flow, done: &Done) -> Result<(), BoxError> {
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(actual: &T, expected: &T, of: &str) -> Result<(), BoxError> {
-    if actual == expected { Ok(()) } else { Err(format!("{of}: {actual:?}, and not {expected:?}").into()) }
+    if actual == expected { Ok(()) } else { Err(format!("{of}: expected {expected:?}, got {actual:?}").into()) }
 }

@@ -1,4 +1,4 @@
-//! A person who is asked what a flow says, and answers what it says, one round after the other.
+//! A user who expects the questions of a flow, and gives its answers, round by round.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ impl Person {
         if left.is_empty() { Ok(()) } else { Err(format!("was not asked: {left:?}").into()) }
     }
 
-    /// Answers a question of the round that it is. What is pushed has no key, and is known by its words.
+    /// Answers a question of the current round. A pushed question has no key, and is recognised by its message.
     pub(crate) fn says(&self, question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
         let mut rounds = self.rounds();
         let wrong = || format!("asked {:?} under {:?}", question.message(), question.key());
