@@ -1,8 +1,8 @@
-//! What this program was built without.
+//! Errors for features that this build leaves out.
 
 use crate::Failure;
 
-/// The failure of an option whose code was left out of this build. It says how to get a build that has it.
+/// The failure of an option whose feature is missing. It says how to get a build with that feature.
 #[cfg_attr(all(feature = "redis", feature = "tls", not(test)), expect(dead_code, reason = "nothing is left out"))]
 pub(crate) fn missing(option: &str, feature: &str) -> Failure {
     Failure::Usage(format!(

@@ -2,7 +2,7 @@
 //!
 //! Unit tests inside of `rounds` cannot use it: they would get a second copy of the crate that they test.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod fleet;
 #[cfg(feature = "http")]

@@ -1,6 +1,6 @@
 //! A durable question that changes between two legs: the log shows both texts, and the flow ends.
 //!
-//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+//! The only test in this file, because `tracing` caches for the whole process which events are enabled.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,16 +19,16 @@ impl ServerHandler for Shop {}
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Order {
-    /// On which leg the clock moves on.
+    /// The leg on which the clock advances.
     moves: usize,
-    /// What stands in front of the question.
+    /// The text before the question.
     text: String,
 }
 
-/// On which leg it is.
+/// The number of the current leg.
 static LEG: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks at a clock of its own, and not at that of its flow.
+/// Reads a clock of its own instead of the flow's clock.
 async fn pay(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
     let minute = if LEG.fetch_add(1, Ordering::SeqCst) >= order.moves { 16 } else { 15 };
     let now = format!("{}It is 10:{minute}.\n\u{1b}[2J Pay?", order.text);
@@ -55,7 +55,7 @@ async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_lo
             .collect::<Vec<_>>()
     };
 
-    // The question is open, or it was answered and the flow is one question further.
+    // Either the question is open, or it was answered and the flow has asked the next one.
     for moves in [1, 2] {
         LEG.store(0, Ordering::SeqCst);
         let mut answered =
@@ -69,12 +69,12 @@ async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_lo
             assert_eq!((&leg.error()["code"], &leg.error()["message"]), (&json!(-32603), &json!(named)));
         }
         let warned = warned(&log.take());
-        assert_eq!(warned.len(), 1, "it is over at the first: {warned:?}");
+        assert_eq!(warned.len(), 1, "the flow ends at the first change: {warned:?}");
         assert!(warned[0].contains(r#"key="pay""#), "{warned:?}");
         assert!(texts.iter().all(|text| warned[0].contains(text)), "{warned:?}");
     }
 
-    // Without an answer, too; and a text that is long is cut.
+    // Without an answer, too; and a long text is truncated.
     LEG.store(0, Ordering::SeqCst);
     let asked = client.call("pay", json!({"moves": 1, "text": "ä".repeat(1000)})).await.asked();
     assert_eq!(asked.retry().send(&client).await.error()["message"], named);

@@ -1,6 +1,6 @@
 //! A client cannot fill a disk with log lines.
 //!
-//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+//! The only test in this file, because `tracing` caches for the whole process which events are enabled.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ impl ServerHandler for Echo {
 async fn a_client_cannot_flood_the_log() {
     let (log, _listening) = Log::listen(tracing::Level::INFO);
     let (clock, events) = (Clock::new(), Events::new());
-    let server = Rounds::builder(Echo).clock(clock.clone()).observe(events.clone()).build().expect("it fits together");
+    let server =
+        Rounds::builder(Echo).clock(clock.clone()).observe(events.clone()).build().expect("the configuration is valid");
     let client = Client::modern(server).await;
     let bad = || client.request("tools/call", json!({"name": "x".repeat(100_000), "requestState": "bad"}));
     for _ in 0..100 {
@@ -42,7 +43,7 @@ async fn a_client_cannot_flood_the_log() {
     clock.advance(Duration::from_secs(1));
     let _ = bad().await;
     let refused = |station: &&Station| matches!(station, Station::Refused(Refusal::NotAToken));
-    assert_eq!(events.stations().iter().filter(|station| refused(station)).count(), 101, "observers see all of them");
+    assert_eq!(events.stations().iter().filter(|station| refused(station)).count(), 101, "observers see all refusals");
     let text = log.text();
     let ours: Vec<_> = text.lines().filter(|line| line.contains("refused a state")).collect();
     assert_eq!(ours.len(), 2, "{text}");

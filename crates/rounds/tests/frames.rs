@@ -1,7 +1,7 @@
-//! What a call takes that waits for its user, all told: the handler's future, the frame, the question and the timer; and what stays of
-//! what its client sent.
+//! The memory of a call that waits for its user: the handler's future, the frame, the question and the timer; and how
+//! much of the client's message is kept.
 //!
-//! Alone in its binary, as it counts every allocation of the process.
+//! Alone in its binary, because it counts every allocation of the process.
 
 use std::alloc::System;
 
@@ -49,17 +49,17 @@ impl Weather {
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Weather {}
 
-/// How many bytes are allocated just now.
+/// Number of bytes that are allocated now.
 fn allocated() -> usize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// One test at a time: each counts what all of the process allocates.
+/// One test at a time: each counts the allocations of the whole process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// As many as leave room in 2.5 KiB of resident memory for what the allocator adds. A debug build and a release build differ by a few
-/// bytes only.
+/// A limit that leaves space in 2.5 KiB of resident memory for the allocator's overhead. Debug and release builds
+/// differ by a few bytes only.
 const MOST: usize = 2240;
 
 #[tokio::test]
@@ -73,13 +73,13 @@ async fn a_call_that_waits_takes_less_than_two_and_a_half_kibibytes() {
             assert_eq!(asked.message("units"), "Which units?");
         }
     };
-    // What is there once, however many wait.
+    // Allocations that are made once, however many calls wait.
     park(100).await;
     let before = allocated();
     park(1000).await;
     let each = (allocated() - before) / 1000;
     assert_eq!(server.waiting_calls(), 1100);
-    assert!(each < MOST, "{each} bytes a call");
+    assert!(each < MOST, "{each} bytes per call");
     let counted = server.waiting_bytes() / 1100;
     assert!(counted > each / 2 && counted < each, "{counted} of {each} bytes are counted");
 }
@@ -113,7 +113,7 @@ async fn a_call_that_waits_for_a_push_keeps_no_tree_of_its_request() {
             let by_the_test = allocated() - before;
             let _waiting = start(sent).await;
             let kept = allocated().saturating_sub(before + by_the_test);
-            assert!(kept < 200_000, "{kept} bytes stay of {what}, with {legacy:?}, and {by_the_test} in the test");
+            assert!(kept < 200_000, "{kept} bytes of {what} are kept, with {legacy:?}, and {by_the_test} by the test");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What clients choose cannot pass for a line of the log.
+//! Text of a client cannot forge a line of the log.
 //!
-//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+//! The only test in this file, because `tracing` caches for the whole process which events are enabled.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -26,7 +26,7 @@ impl ServerHandler for Asker {
     }
 }
 
-/// Another line, and a sequence that a terminal obeys.
+/// A line break, and an escape sequence for terminals.
 const FORGED: &str = "x\nforged \u{1b}[2J";
 
 #[tokio::test]

@@ -1,8 +1,9 @@
-//! Numbers as they were written: what holds in a program in which some crate has switched on `serde_json/arbitrary_precision`.
+//! Numbers as they were written: what holds in a program in which a crate has enabled `serde_json/arbitrary_precision`.
 //!
-//! It holds in every other program too. `cargo xtask test` also runs this file, and the tests of the units, with the feature on.
+//! It holds in every other program too. `cargo xtask test` also runs this file, and the unit tests, with the feature
+//! on.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::{Arc, Mutex};
 
@@ -45,12 +46,13 @@ fn is_exact() -> bool {
     Number::from_i128(i128::MAX).is_some()
 }
 
-/// The number, if this program can read it at all.
+/// The number, if this program can parse it.
 fn number(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Whether these are the same here: a program that does not keep numbers as they were written has a double for what is long or small.
+/// Whether these are equal here: a program that does not keep numbers as they were written has a double for a long or
+/// small one.
 fn are_same(one: &Value, other: &Value) -> bool {
     one == other || (!is_exact() && (one.is_f64() || other.is_f64()) && one.as_f64() == other.as_f64())
 }
@@ -132,7 +134,7 @@ fn amounts() -> Value {
 
 const TOLD: &str = "2.5 3 -9007199254740993 Some(0.1)";
 
-/// `cargo xtask test` sets it where the feature is on: what is to be shown there is not shown by a build without it.
+/// `cargo xtask test` sets it when the feature is on, so that this test cannot pass without the feature.
 #[test]
 fn numbers_are_exact_where_they_are_said_to_be() {
     if std::env::var_os("EXPECT_EXACT_NUMBERS").is_some() {

@@ -1,6 +1,6 @@
 //! Spans: one for each leg, named and attributed after OpenTelemetry's conventions for MCP, within the client's trace.
 //!
-//! The one test of its file, as what collects spans is set for the whole process.
+//! The only test in this file, because the subscriber that collects spans is set for the whole process.
 
 #![cfg(feature = "otel")]
 
@@ -84,7 +84,7 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
     let spans = exporter.get_finished_spans().unwrap();
     let legs = spans.iter().filter(|span| span.name == "tools/call wait");
     let says = |leg: &SpanData| leg.events.iter().any(|event| event.name == "has waited");
-    assert_eq!(legs.map(says).collect::<Vec<_>>(), [false, true], "what a handler says is said within its leg");
+    assert_eq!(legs.map(says).collect::<Vec<_>>(), [false, true], "a handler's events are within its leg's span");
 
     exporter.reset();
     let fleet = Fleet::new();
@@ -96,7 +96,7 @@ async fn every_leg_is_a_span_of_the_clients_trace() {
     let spans = exporter.get_finished_spans().unwrap();
     let landed = spans.iter().rfind(|span| span.name == "tools/call wait").unwrap();
     let errand = spans.iter().find(|span| span.name == "errand").unwrap();
-    assert!(says(errand) && !says(landed), "the handler speaks where it is");
+    assert!(says(errand) && !says(landed), "the handler's events are at the instance where it runs");
     assert_eq!(errand.parent_span_id, landed.span_context.span_id());
     assert_eq!(errand.span_context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
     assert_eq!(attribute(errand, "rounds.flow"), attribute(landed, "rounds.flow"));

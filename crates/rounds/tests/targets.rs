@@ -1,6 +1,6 @@
-//! A name that `legacy_for` was given and that no tool has is warned of, once.
+//! A name that was given to `legacy_for` and that no tool has causes one warning.
 //!
-//! The one test of its file: `tracing` remembers for the whole process who listens to what.
+//! The only test in this file, because `tracing` caches for the whole process which events are enabled.
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
 
@@ -30,7 +30,7 @@ impl Kitchen {
 #[tool_handler(router = self.0)]
 impl ServerHandler for Kitchen {}
 
-/// A server with prompts, whose tools come in pages and cannot be looked up, or in one page.
+/// A server with prompts, whose tools are listed in pages and cannot be looked up, or are listed in one page.
 struct Paged {
     pages: bool,
 }
@@ -65,7 +65,7 @@ impl ServerHandler for Paged {
     }
 }
 
-/// The warnings since the last time.
+/// The warnings since the last call.
 fn warned(log: &Log) -> Vec<String> {
     log.take().lines().filter(|line| line.contains("legacy_for")).map(str::to_owned).collect()
 }
@@ -84,7 +84,7 @@ async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
         let server = configured(Rounds::builder(Kitchen(Kitchen::tool_router())));
         let client = Client::modern(server.clone()).await;
         let _ = client.call("no such tool", json!({})).await;
-        assert_eq!(warned(&log), Vec::<String>::new(), "a call of nothing says nothing of what there is");
+        assert_eq!(warned(&log), Vec::<String>::new(), "a call of an unknown tool says nothing about the known ones");
         let _ = client.request(known_by, json!({"name": "cook", "arguments": {}})).await;
         let warnings = warned(&log);
         assert_eq!(warnings.len(), 3, "{warnings:?}");
@@ -103,11 +103,11 @@ async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
         let _ = client.request("tools/list", page).await;
     }
     let _ = client.request("prompts/list", json!({})).await;
-    assert_eq!(warned(&log), Vec::<String>::new(), "of what comes in pages, others may have seen a part");
+    assert_eq!(warned(&log), Vec::<String>::new(), "a paged list may have been seen in part");
 
     let client = Client::modern(configured(Rounds::builder(Paged { pages: false }))).await;
     let _ = client.request("tools/list", json!({})).await;
-    assert_eq!(warned(&log), Vec::<String>::new(), "it may be a prompt");
+    assert_eq!(warned(&log), Vec::<String>::new(), "the name may be that of a prompt");
     let _ = client.request("prompts/list", json!({})).await;
     let warnings = warned(&log);
     assert_eq!((warnings.len(), named(&warnings, "cok")), (1, 1), "{warnings:?}");

@@ -1,7 +1,7 @@
-//! Over HTTP, a question for nobody in particular warns once.
+//! Over HTTP, a question for a caller without a principal warns once.
 //!
-//! The one test of its file: `tracing` remembers for the whole process whether anybody listens to a warning, so a
-//! neighbour that does not listen could make it fall silent.
+//! The only test in this file, because `tracing` caches for the whole process which events are enabled: a test beside
+//! it that has no subscriber could silence the warning.
 
 #![cfg(feature = "http")]
 
@@ -25,7 +25,7 @@ async fn a_question_for_nobody_in_particular_warns_once() {
     let http = Http::to(&stage.server);
     let _ = stage.order().await;
     let _ = http.with("ada-1").call("order").await.asked();
-    assert_eq!(warnings.said(), Vec::<String>::new(), "neither in memory nor for somebody");
+    assert_eq!(warnings.said(), Vec::<String>::new(), "neither in memory nor for a principal");
     let asked = http.call("order").await.asked();
     let _ = http.send(&asked.retry()).await.asked();
     let _ = Http::to(&stage.server).call("order").await.asked();
@@ -34,13 +34,13 @@ async fn a_question_for_nobody_in_particular_warns_once() {
     assert!(said[0].contains("Principal::required"), "{said:?}");
 }
 
-/// What this library warns of.
+/// The warnings of this library.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     fn said(&self) -> Vec<String> {
-        self.0.lock().expect("nobody panics with it").clone()
+        self.0.lock().expect("the lock is not poisoned").clone()
     }
 }
 
@@ -66,7 +66,7 @@ impl Subscriber for Warnings {
 impl Visit for Warnings {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         if field.name() == "message" {
-            self.0.lock().expect("nobody panics with it").push(format!("{value:?}"));
+            self.0.lock().expect("the lock is not poisoned").push(format!("{value:?}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The client alone: what it brings with it.
+//! The client feature alone: which dependencies it has.
 
 use std::{env, process::Command};
 
@@ -16,9 +16,9 @@ fn the_client_alone_brings_no_cryptography_and_nothing_of_the_servers() {
     let packages: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(packages.contains(&"rmcp"), "{tree}");
     for unwanted in ["chacha20", "ring", "hkdf", "sha2", "hmac", "postcard", "zeroize", "getrandom", "schemars"] {
-        assert!(!packages.contains(&unwanted), "{unwanted} came along:\n{tree}");
+        assert!(!packages.contains(&unwanted), "{unwanted} is a dependency:\n{tree}");
     }
-    // The ledger is a module of this package, and comes with the feature that is not there.
+    // The ledger is a module of this package, and belongs to the feature that is disabled.
     let own = tree.lines().find(|line| line.starts_with("rounds ")).unwrap();
     assert!(own.ends_with(" client"), "{own}");
 }

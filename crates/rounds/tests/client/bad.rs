@@ -1,4 +1,4 @@
-//! Bad servers: whatever they say, it ends by itself, with a short error that says what is wrong.
+//! Bad servers: whatever they send, the call ends by itself, with a short error that says what is wrong.
 
 use rmcp::object;
 use rounds::client::{BadServer, Call, DriveLimits, Host, Pending, SendError, Sent, Stopped, concurrently, drive};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, asks_units, knows_units, metric, said, soon, text, units_form};
 
-/// What the client makes of this result of a tool call.
+/// The client's outcome for this result of a tool call.
 async fn made_of(result: Value) -> Result<Sent, SendError> {
     let (_raw, client) = Raw::modern(move |_| Act::Result(result.clone())).await;
     soon(Call::tool("x", object!({})).send(&client)).await
 }
 
-/// What is wrong with this result of a tool call.
+/// The client's error for this result of a tool call.
 async fn wrong_with(result: Value) -> BadServer {
     match made_of(result.clone()).await {
         Err(SendError::BadServer(bad)) => {
@@ -112,7 +112,7 @@ async fn what_is_of_the_wrong_type_is_refused() {
     {
         let bad = wrong_with(json!({"resultType": result_type, "content": []})).await;
         assert!(matches!(bad, BadServer::ResultType(_)));
-        assert!(!bad.to_string().contains(['\u{1b}', '\u{202e}']), "it does not reach a terminal");
+        assert!(!bad.to_string().contains(['\u{1b}', '\u{202e}']), "the sequence does not reach a terminal");
     }
 }
 
@@ -161,7 +161,7 @@ async fn a_form_that_is_made_to_be_slow_is_not() {
     }
 }
 
-/// To check one takes as long as there are items and choices, multiplied.
+/// Checking one takes time in proportion to the product of items and choices.
 #[tokio::test]
 async fn a_default_that_takes_long_to_check_is_none() {
     let choices: Vec<String> = (0..20_000).map(|at| format!("{at:x}")).collect();
@@ -229,7 +229,7 @@ async fn an_endless_asker_is_stopped_and_what_was_answered_is_kept() {
     assert_eq!(raw.requests("tools/call").len(), 11);
     let pending = error.into_pending().unwrap();
     assert_eq!((pending.round(), pending.open()), (11, vec!["units"]));
-    assert_eq!(pending.question("units").unwrap().prefilled(), object!({"units": "metric"}), "nothing typed is lost");
+    assert_eq!(pending.question("units").unwrap().prefilled(), object!({"units": "metric"}), "no typed answer is lost");
 }
 
 #[tokio::test]
@@ -247,11 +247,11 @@ async fn a_connection_that_is_lost_between_legs_leaves_the_call_whole() {
     let error = soon(pending.send(&client)).await.unwrap_err();
     assert!(matches!(error, SendError::Connection(_)), "{error:?}");
     let again = soon(pending.send(&client)).await.unwrap_err();
-    assert!(matches!(again, SendError::Connection(_)), "the connection is still gone: {again:?}");
+    assert!(matches!(again, SendError::Connection(_)), "the connection is still closed: {again:?}");
     assert_eq!(pending, before);
 
     let (_raw, client) = Raw::modern(|request| text(request["params"]["requestState"].as_str().unwrap())).await;
-    assert_eq!(said(pending.send(&client).await.unwrap()), "s", "over another connection it goes on");
+    assert_eq!(said(pending.send(&client).await.unwrap()), "s", "over another connection the call continues");
 }
 
 #[tokio::test]

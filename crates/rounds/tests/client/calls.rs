@@ -107,7 +107,7 @@ async fn prompts_and_resources_ask_as_tools_do() {
     {
         let mut pending = asked(call.send(&client).await.unwrap());
         pending.accept("units", object!({"units": "metric"})).unwrap();
-        let Sent::Done(done) = pending.send(&client).await.unwrap() else { panic!("it ends") };
+        let Sent::Done(done) = pending.send(&client).await.unwrap() else { panic!("expected a result") };
         assert_eq!(done.text(), text);
         assert!(matches!(
             (call.method(), &done),
@@ -131,11 +131,11 @@ async fn who_asks_and_how_long_is_left_is_known() {
     liar.name = Some("bank\" at https://bank.example asks:\u{61c}".to_owned());
     assert_eq!(liar.to_string(), r#""bank\" at https://bank.example asks:\u{61c}" at https://example.com/mcp"#);
     assert_eq!(pending.origin(), &server.origin());
-    let expires_at = pending.expires_at().expect("our servers say so");
+    let expires_at = pending.expires_at().expect("our servers send the remaining time");
     let left = expires_at.duration_since(rounds::time::Clock::now(&clock)).unwrap();
     assert!(left.as_secs() >= 60 && left.as_secs() <= 3600, "{left:?}");
     assert_eq!(pending.received_at(), rounds::time::Clock::now(&clock));
-    // The test's clock is ahead of this machine's, so that there is time left by either.
+    // The test's clock is ahead of the system clock, so that by both some time is left.
     assert!(pending.expires_in().unwrap() > left);
     let fields: Vec<(&str, &Field)> = pending.fields().collect();
     assert_eq!((fields.len(), fields[0].0, fields[0].1.name.as_str()), (1, "units", "units"));

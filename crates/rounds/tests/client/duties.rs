@@ -1,4 +1,4 @@
-//! What the protocol asks of a client, duty by duty, as a server sees it.
+//! The client's duties under the protocol, one by one, as a server sees them.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, asks_units, metric, said, soon, text, units_form};
 
-/// Everything that somebody might be tempted to read, trim, parse or escape differently.
+/// Text that a client might be tempted to read, trim, parse or escape.
 const STATE: &str =
     "  {\"looks\": [\"like\" , 1.0e2],\"json\":true}\t\r\n\u{0}\u{7f}\\u0041 ä 漢 🦀 \u{2028} <&amp;> %20+ ";
 
@@ -118,7 +118,7 @@ async fn a_state_without_questions_is_sent_back_without_answers() {
     })
     .await;
     let Sent::Later(pending) = Call::tool("x", object!({})).send(&client).await.unwrap() else {
-        panic!("nothing was asked");
+        panic!("expected a question");
     };
     assert!(pending.questions().is_empty() && pending.open().is_empty());
     assert_eq!(said(pending.send(&client).await.unwrap()), "done");
@@ -206,7 +206,7 @@ async fn what_a_resource_was_read_with_is_not_cached() {
     assert_eq!(said(pending.send(&client).await.unwrap()), "leg 3");
     let params = rmcp::model::ReadResourceRequestParams::new("a://b");
     client.peer().read_resource(params).await.unwrap();
-    assert_eq!(raw.requests("resources/read").len(), 4, "rmcp's cache knows nothing of it either");
+    assert_eq!(raw.requests("resources/read").len(), 4, "rmcp's cache does not contain it either");
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn a_page_without_the_retired_id_can_be_asked_for() {
             (rounds::observe::QuestionKind::Url, Some(url), "Sign in, please")
         );
         assert!(pending.expires_in().is_some());
-        assert!(pending.accept("page", object!({})).is_err(), "it is no form");
+        assert!(pending.accept("page", object!({})).is_err(), "a page is not a form");
         pending.answer("page", UserAnswer::Visit).unwrap();
         pending.answer("units", metric()).unwrap();
         assert_eq!(said(pending.send(&client).await.unwrap()), "done");
@@ -290,7 +290,7 @@ async fn a_leg_that_nobody_waits_for_any_more_is_cancelled() {
         let call = Call::tool("x", object!({}));
         let leg = call.send(&client);
         tokio::select! {
-            _ = leg => panic!("nothing comes"),
+            _ = leg => panic!("the leg must not end"),
             _ = raw.heard("tools/call") => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The form model: what a host is told to show, and what it may send.
+//! The form model: what a host shows, and what it may send.
 
 use rmcp::object;
 use rounds::{
@@ -21,7 +21,7 @@ async fn form(schema: Value) -> Pending {
     asked(Call::tool("x", object!({})).send(&client).await.unwrap())
 }
 
-/// The one field of a form.
+/// The only field of a form.
 async fn field(schema: Value) -> Field {
     let pending = form(json!({"type": "object", "properties": {"f": schema}, "required": ["f"]})).await;
     pending.fields().next().unwrap().1.clone()
@@ -120,7 +120,7 @@ async fn what_is_not_known_keeps_its_schema_and_takes_any_json() {
 
 #[tokio::test]
 async fn fields_come_in_the_order_in_which_the_server_wrote_them() {
-    // As text, since a map of JSON would sort them here.
+    // As text, because a JSON map would sort them here.
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     tokio::spawn(async move {
         use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -160,7 +160,7 @@ async fn a_wrong_answer_says_which_field_and_why_and_changes_nothing() {
     .await;
     pending.accept("q", object!({"seat": "aisle", "bags": 1.0, "unasked": true})).unwrap();
     let right = UserAnswer::Form(object!({"seat": "aisle", "bags": 1}));
-    assert_eq!(pending.answered("q"), Some(&right), "whole, and without what nobody asked for");
+    assert_eq!(pending.answered("q"), Some(&right), "complete, and without fields that were not asked for");
     for (content, field, why) in [
         (object!({"bags": 1}), "seat", "`seat` is missing"),
         (object!({"seat": "roof", "bags": 1}), "seat", "`seat` must be one of window, aisle"),
@@ -174,7 +174,7 @@ async fn a_wrong_answer_says_which_field_and_why_and_changes_nothing() {
         let AnswerError::Invalid { key, problem } = &error else { panic!("{error:?}") };
         assert_eq!((key.as_str(), problem.field()), ("q", Some(field)));
         assert!(problem.to_string().contains(why), "{problem}");
-        assert_eq!(pending.answered("q"), Some(&right), "what was answered before stands");
+        assert_eq!(pending.answered("q"), Some(&right), "earlier answers are kept");
     }
 }
 

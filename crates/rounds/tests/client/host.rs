@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 
 use crate::{Act, Raw, connect, knows_units, metric, old_server, said, server, soon, units, units_form};
 
-/// What a legacy server gets for what it pushes.
+/// The client's responses to the requests that a legacy server pushes.
 async fn pushed(host: Host<impl rounds::client::Responder + 'static>, requests: Vec<Value>) -> Vec<Value> {
     let (_raw, client) = Raw::legacy(host, move |_| Act::Push(requests.clone())).await;
     let sent = soon(Call::tool("x", object!({})).send(&client)).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_push_that_is_too_large_is_refused() {
 #[tokio::test]
 async fn a_pending_call_does_not_begin_anew_over_a_legacy_connection() {
     let (_raw, modern) = Raw::named("old", Host::new(knows_units()), |_| crate::asks_units("s")).await;
-    let (raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::text("begun anew")).await;
+    let (raw, legacy) = Raw::legacy(Host::new(knows_units()), |_| crate::text("begun again")).await;
     let mut pending = crate::asked(Call::tool("x", object!({})).send(&modern).await.unwrap());
     pending.answer("units", metric()).unwrap();
     assert!(matches!(pending.send(&legacy).await, Err(SendError::LegacyConnection)));

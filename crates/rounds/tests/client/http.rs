@@ -1,4 +1,4 @@
-//! Over real HTTP: a server of both eras behind a socket, and a client of either.
+//! Over real HTTP: a server of both eras behind a socket, and a client of each era.
 
 use rmcp::{
     object,
@@ -35,7 +35,7 @@ async fn a_call_is_driven_over_http_in_either_era() {
         let client = soon(host.at(address.as_str()).connect(to(&address))).await.unwrap();
         assert_eq!(Server::from(&client).era(), era);
         let driven = drive(&client, Call::tool("x", object!({})), client.service().responder(), DriveLimits::default());
-        let DriveOutcome::Done(done) = soon(driven).await.unwrap() else { panic!("it ends") };
+        let DriveOutcome::Done(done) = soon(driven).await.unwrap() else { panic!("expected a result") };
         assert_eq!(done.text(), "Metric");
     }
 }

@@ -1,4 +1,4 @@
-//! Driven calls: rounds, time, who is asked when, and what is left when it stops.
+//! Driven calls: rounds, time, when questions are asked, and what is kept when a call stops.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use crate::{Act, Raw, Units, asked, asks_units, connect, knows_units, metric, se
 fn done(outcome: Result<DriveOutcome, DriveError>) -> String {
     match outcome.unwrap() {
         DriveOutcome::Done(done) => done.text(),
-        other => panic!("it became {other:?}"),
+        other => panic!("unexpected outcome: {other:?}"),
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_state_only_loop_is_paced_as_others_do_and_ends_after_ten_rounds() {
                 ended = &mut driven => return ended.unwrap_err(),
                 () = tokio::task::yield_now() => {}
             }
-            // One wait more: nothing moves until its time has come.
+            // One more wait: nothing moves before its time.
             let told = waits.lock().unwrap().clone();
             if told.len() > waited && clock.sleepers() > 1 {
                 let sent = raw.requests("tools/call").len();
@@ -122,7 +122,7 @@ async fn a_state_only_loop_is_paced_as_others_do_and_ends_after_ten_rounds() {
                         () = tokio::task::yield_now() => {}
                     }
                 }
-                assert_eq!(raw.requests("tools/call").len(), sent, "it was sent before its time");
+                assert_eq!(raw.requests("tools/call").len(), sent, "the leg was sent too early");
                 clock.advance(Duration::from_millis(1));
                 waited += 1;
             }
@@ -164,11 +164,11 @@ async fn a_server_that_takes_too_long_is_stopped_and_told() {
     .await;
     assert!(matches!(error.stopped(), Stopped::Total { .. }), "{error}");
     let pending = error.into_pending().unwrap();
-    assert_eq!(pending.answered("units"), Some(&metric()), "what was answered is kept");
+    assert_eq!(pending.answered("units"), Some(&metric()), "the answers are kept");
     assert_eq!(raw.heard("notifications/cancelled").await["params"]["requestId"], raw.requests("tools/call")[1]["id"]);
 }
 
-/// Answers when it is told to.
+/// Answers when the test lets it.
 #[derive(Clone, Default)]
 struct Person {
     asked: Arc<Notify>,
@@ -230,7 +230,7 @@ async fn the_clock_stands_still_while_a_person_thinks_about_what_a_legacy_server
     let driven = drive(&client, call(), &responder, limits);
     let thinking = async {
         person.asked.notified().await;
-        // The driver sees that somebody thinks the next time it is polled.
+        // The driver notices the pending question the next time it is polled.
         tokio::task::yield_now().await;
         clock.advance(Duration::from_secs(3000));
         person.say(metric());
@@ -254,7 +254,7 @@ async fn a_question_that_nobody_answers_in_time_is_cancelled_and_not_declined() 
     let driven = drive(server, call(), &responder, DriveLimits::default().with_question(Duration::from_secs(60)));
     let time = async {
         person.asked.notified().await;
-        // Asleep: the whole, and the question.
+        // Two timers are waiting: for the whole call, and for the question.
         clock.until_asleep(2).await;
         clock.advance(Duration::from_secs(60));
     };
@@ -315,7 +315,7 @@ async fn the_whole_has_an_end_even_if_everybody_thinks_forever() {
     assert_eq!(error.pending().unwrap().open(), ["units"]);
 }
 
-/// As after a weekend with the lid closed: the clock has gone on, and no timer has.
+/// Like a laptop that was asleep for a weekend: the clock has advanced, but no timer has.
 #[tokio::test]
 async fn a_leg_for_which_no_time_is_left_is_not_sent_and_its_answers_stay_good() {
     let (raw, client) = Raw::modern(|_| asks_units("s")).await;
@@ -328,13 +328,13 @@ async fn a_leg_for_which_no_time_is_left_is_not_sent_and_its_answers_stay_good()
     let error = soon(drive(server, call(), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::Longest { .. }), "{error}");
     assert_eq!(error.pending().unwrap().answered("units"), Some(&metric()));
-    // What is sent now would come after it.
+    // A leg that is sent now would arrive after the expiry.
     call().send(&client).await.unwrap();
     let states: Vec<_> = raw.requests("tools/call").iter().map(|call| call["params"]["requestState"].clone()).collect();
-    assert_eq!(states, [Value::Null, Value::Null], "it would have been cancelled at once, and its flow with it");
+    assert_eq!(states, [Value::Null, Value::Null], "the leg would have been cancelled at once, and its flow with it");
 }
 
-/// Asks two questions at once, and once more until both are answered.
+/// Asks two questions at the same time, and again until both are answered.
 fn two_at_once() -> impl FnMut(&serde_json::Value) -> Act + Send + 'static {
     |request| {
         if request["params"].get("requestState").is_some() {
@@ -345,7 +345,7 @@ fn two_at_once() -> impl FnMut(&serde_json::Value) -> Act + Send + 'static {
     }
 }
 
-/// How many questions were open at once, at most.
+/// The largest number of questions that were open at the same time.
 fn crowd(most: &Arc<AtomicUsize>) -> impl Responder + 'static {
     let (most, now) = (most.clone(), Arc::new(AtomicUsize::new(0)));
     move |_: AskedQuestion| {
@@ -417,7 +417,7 @@ async fn a_question_of_a_kind_that_was_not_declared_is_not_shown_to_anybody() {
     })
     .await;
     let responder =
-        |_: AskedQuestion| -> std::future::Ready<Result<UserAnswer, Gone>> { panic!("nobody is to be asked") };
+        |_: AskedQuestion| -> std::future::Ready<Result<UserAnswer, Gone>> { panic!("no question may be asked") };
     let error = soon(drive(&client, call(), &responder, DriveLimits::default())).await.unwrap_err();
     assert!(matches!(error.stopped(), Stopped::CannotAnswer { key, .. } if key == "roots"), "{error}");
     assert_eq!(raw.requests("tools/call").len(), 1);
@@ -486,7 +486,7 @@ async fn dropping_the_drive_stops_it() {
     let (raw, client) = Raw::modern(|_| Act::Hang).await;
     let responder = knows_units();
     tokio::select! {
-        _ = drive(&client, call(), &responder, DriveLimits::default()) => panic!("nothing comes"),
+        _ = drive(&client, call(), &responder, DriveLimits::default()) => panic!("the call must not end"),
         _ = raw.heard("tools/call") => {}
     }
     raw.heard("notifications/cancelled").await;

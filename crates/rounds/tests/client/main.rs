@@ -1,6 +1,6 @@
-//! The client side: calls as values, whoever answers them, and servers of every kind at the other end.
+//! The client side: calls as values, responders, and servers of every kind.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod alone;
 mod bad;
@@ -37,15 +37,15 @@ use rounds_testkit::{Tool, Units, units};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 
-/// A client that is connected to something.
+/// A client that is connected to a server.
 type Client<R> = RunningService<RoleClient, Host<R>>;
 
-/// Ends a test that would hang.
+/// Fails a test that would hang.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("this ends by itself")
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("the call ends by itself")
 }
 
-/// A responder that may be asked anything and knows nothing, for tests that answer by hand.
+/// A responder that declares every kind and answers nothing, for tests that answer by hand.
 fn silent() -> impl Responder + 'static {
     use rounds::observe::QuestionKind::{Form, Roots, Sample, Url};
     only(scripted()).kinds([Form, Url, Sample, Roots])
@@ -55,15 +55,15 @@ fn silent() -> impl Responder + 'static {
 enum Act {
     Result(Value),
     Error(Value),
-    /// Says nothing.
+    /// Sends no response.
     Hang,
     /// Closes the connection.
     Close,
-    /// Pushes these requests first, and then responds with what came back, as text.
+    /// Pushes these requests first, and then responds with their answers, as text.
     Push(Vec<Value>),
 }
 
-/// A server that says what it is told to, in the words of the wire.
+/// A server that sends scripted messages in their wire format.
 struct Raw {
     seen: Arc<Mutex<Vec<Value>>>,
 }
@@ -83,7 +83,7 @@ impl Raw {
         Self::connect(Some("raw"), Host::new(silent()), act).await
     }
 
-    /// A server that knows only `initialize`.
+    /// A server that supports only `initialize`.
     async fn legacy<R: Responder + 'static>(
         host: Host<R>,
         act: impl FnMut(&Value) -> Act + Send + 'static,
@@ -107,7 +107,7 @@ impl Raw {
         self.seen.lock().unwrap().iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// The first message of this method, waiting for it.
+    /// Waits for the first message of this method.
     async fn heard(&self, method: &str) -> Value {
         soon(async {
             loop {
@@ -214,7 +214,7 @@ fn knows_units() -> Scripted {
     scripted().answer("units", metric())
 }
 
-/// The questions that a leg ended with.
+/// The questions of a leg that asked.
 #[track_caller]
 fn asked(sent: Sent) -> Pending {
     match sent {
@@ -223,7 +223,7 @@ fn asked(sent: Sent) -> Pending {
     }
 }
 
-/// The text that a leg ended with.
+/// The text of a leg's result.
 #[track_caller]
 fn said(sent: Sent) -> String {
     match sent {
@@ -232,7 +232,7 @@ fn said(sent: Sent) -> String {
     }
 }
 
-/// A real server whose every tool is this function, in every era, or in the legacy era alone.
+/// A real server whose every tool is this function, in both eras or only in the legacy era.
 struct Real<F> {
     tool: Tool<F>,
     name: &'static str,
@@ -252,7 +252,7 @@ where
         self.tool.call_tool(request, context).await
     }
 
-    /// A server from before 2026-07-28 has never heard of this.
+    /// A server from before 2026-07-28 does not know this method.
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         if self.legacy_only {
             return Err(ErrorData::method_not_found::<DiscoverRequestMethod>());
@@ -266,7 +266,7 @@ where
     }
 }
 
-/// A real server, wrapped as its author would.
+/// A real server, wrapped as its author would wrap it.
 fn server<F, Fut>(run: F) -> Rounds<Real<F>>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
@@ -284,7 +284,7 @@ where
     Rounds::new(Real { tool: Tool(run), name: "old", legacy_only: true })
 }
 
-/// Connects a client to a real server, over memory.
+/// Connects a client to a real server, in memory.
 async fn connect<R: Responder + 'static>(server: impl ServerHandler, host: Host<R>) -> Client<R> {
     let (ours, theirs) = duplex(1 << 16);
     tokio::spawn(async move {

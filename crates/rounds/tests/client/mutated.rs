@@ -1,4 +1,4 @@
-//! Every part of a response, and of a saved call, replaced by everything that it might be instead.
+//! Every part of a response, and of a saved call, replaced by every kind of JSON value.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Act, Raw, soon};
 
-/// What a part might be instead. Nothing at all is another possibility.
+/// The replacements of a part. Removing it is a further one.
 fn oddities() -> Vec<Value> {
     vec![
         json!(null),
@@ -40,7 +40,7 @@ fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The value with one part replaced or left out, in every way there is.
+/// The value with one part replaced or removed, in every way.
 fn mutants(value: &Value) -> Vec<Value> {
     let mut found = Vec::new();
     paths(value, "", &mut found);
@@ -102,7 +102,7 @@ async fn no_response_makes_the_client_panic_or_wait() {
                     });
                 }
             }
-            // Absent means complete, whatever else there is.
+            // An absent resultType means complete, whatever else is present.
             Ok(Sent::Done(_)) if mutant["resultType"].is_null() => {}
             Ok(other) => panic!("{mutant} was taken for {other:?}"),
             Err(SendError::BadServer(bad)) => {

@@ -1,4 +1,4 @@
-//! A call that waits for answers: whose it is, what is open, and how it begins anew.
+//! A call that waits for answers: its server, its open questions, and how it starts over.
 
 #![expect(deprecated, reason = "rmcp deprecates sampling and roots, and servers still ask for them")]
 
@@ -92,11 +92,14 @@ async fn a_call_is_answered_only_to_the_server_that_asked() {
     let at = |client, address: &str| Server::from(client).at(address);
     let mut here = asked(Call::tool("x", object!({})).send(at(&one, "https://one")).await.unwrap());
     here.answer("units", metric()).unwrap();
-    assert!(matches!(here.send(&same).await, Err(SendError::OtherServer { .. })), "it may be anybody");
+    assert!(matches!(here.send(&same).await, Err(SendError::OtherServer { .. })), "it may be any server");
     assert!(matches!(here.send(at(&same, "https://two")).await, Err(SendError::OtherServer { .. })));
-    assert_eq!(said(here.send(at(&same, "https://one")).await.unwrap()), "done", "another connection is fine");
+    assert_eq!(said(here.send(at(&same, "https://one")).await.unwrap()), "done", "another connection is accepted");
     let saved = Pending::from_json(&here.to_json()).unwrap();
-    assert!(matches!(saved.send(&same).await, Err(SendError::OtherServer { .. })), "saved, it still knows");
+    assert!(
+        matches!(saved.send(&same).await, Err(SendError::OtherServer { .. })),
+        "a saved call still knows its server"
+    );
     assert_eq!(said(saved.send(at(&same, "https://one")).await.unwrap()), "done");
 }
 
@@ -177,14 +180,14 @@ async fn a_call_that_starts_over_suggests_what_was_answered_in_every_round() {
     assert_eq!((again.target(), again.arguments()), (call.target(), call.arguments()));
     let again: Call = serde_json::from_str(&serde_json::to_string(&again).unwrap()).unwrap();
     let mut pending = asked(again.send(&client).await.unwrap());
-    assert_eq!((pending.round(), pending.open()), (1, vec!["first"]), "a suggestion is no answer");
+    assert_eq!((pending.round(), pending.open()), (1, vec!["first"]), "a suggestion is not an answer");
     assert_eq!(pending.question("first").unwrap().fields()[0].suggested, Some(json!("metric")));
     pending.answer("first", metric()).unwrap();
     let pending = asked(pending.send(&client).await.unwrap());
     assert_eq!(pending.question("second").unwrap().prefilled(), object!({"units": "imperial"}));
     let fresh = &raw.requests("tools/call")[3]["params"];
     assert!(fresh.get("requestState").is_none() && fresh.get("inputResponses").is_none());
-    assert!(!fresh.to_string().contains("imperial"), "suggestions stay here");
+    assert!(!fresh.to_string().contains("imperial"), "suggestions are not sent");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! A call that is asked in one process and answered in another, with a kill in between.
 //!
-//! The test runs its own program again. There a client is asked by an instance of the server, saves the call and waits to
-//! be killed (SIGKILL: nothing of it gets to run). Here another client answers over another connection, to another
-//! instance, which shares nothing with the first but its key.
+//! The test runs its own program again. In that process a client is asked by an instance of the server, saves the call
+//! and waits until it is killed (by SIGKILL, so none of its code runs). In this process another client answers over
+//! another connection, to another instance, which shares only its key with the first.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -43,7 +43,7 @@ async fn a_call_is_answered_from_another_process_after_a_kill() {
     let saved = said_there.map_while(Result::ok).any(|line| line == SAVED);
     asking.kill().unwrap();
     asking.wait().unwrap();
-    assert!(saved, "the first process did not get to its question");
+    assert!(saved, "the first process did not reach its question");
 
     let mut pending = Pending::from_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
     std::fs::remove_file(&file).unwrap();
@@ -71,7 +71,7 @@ async fn a_server_that_is_killed_between_legs_is_answered_once_it_is_back() {
     assert_eq!(said(soon(pending.send(&client)).await.unwrap()), "Paris in Metric");
 }
 
-/// The server in a process of its own, over its pipes.
+/// The server in a separate process, over its pipes.
 fn server_process() -> Child {
     tokio::process::Command::new(std::env::current_exe().unwrap())
         .args(["process::the_server", "--exact", "--nocapture", "--test-threads=1", "--quiet"])
@@ -83,12 +83,12 @@ fn server_process() -> Child {
         .unwrap()
 }
 
-/// What the test runner says about itself is not JSON, and rmcp passes it over.
+/// The output of the test runner is not JSON, and rmcp skips it.
 fn pipes(process: &mut Child) -> (ChildStdout, ChildStdin) {
     (process.stdout.take().unwrap(), process.stdin.take().unwrap())
 }
 
-/// No test: the program that the test above starts. Without being told to it does nothing.
+/// The program that the test above starts, and not a test itself. Without its environment variable it does nothing.
 #[test]
 fn the_server() {
     if std::env::var_os(SERVE).is_none() {
@@ -100,7 +100,7 @@ fn the_server() {
     });
 }
 
-/// No test: the program that the first test starts. Without its file it does nothing.
+/// The program that the first test starts, and not a test itself. Without its file it does nothing.
 #[test]
 fn the_client_that_is_killed() {
     let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
@@ -116,7 +116,7 @@ fn the_client_that_is_killed() {
     }
 }
 
-/// An instance of the server. They share a key, and nothing else.
+/// An instance of the server. The instances share only a key.
 fn instance() -> Rounds<Weather> {
     let keys = KeyRing::from_bytes([[7; 32]]).unwrap();
     Rounds::builder(Weather).keys(keys).audience("weather").build().unwrap()

@@ -1,4 +1,4 @@
-//! Responders: ready-made ones, and what may be made of a function.
+//! Responders: the ready-made ones, and responders made of functions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn can(responder: &dyn Responder) -> Vec<QuestionKind> {
     KINDS.into_iter().filter(|kind| responder.can(*kind)).collect()
 }
 
-/// What this responder answers to these questions, as the server sees it; or why not.
+/// The answers of this responder to these questions, as the server sees them, or the error.
 async fn answers<R: Responder>(asks: Value, responder: R) -> Result<Value, Stopped> {
     let (raw, client) = Raw::modern(move |request| {
         if request["params"].get("requestState").is_some() {
@@ -43,7 +43,7 @@ async fn answers<R: Responder>(asks: Value, responder: R) -> Result<Value, Stopp
     }
 }
 
-/// The reason alone, which an error does not give away while it holds the call.
+/// The reason alone, which an error does not release while it holds the call.
 fn into_stopped(error: rounds::client::DriveError) -> Stopped {
     match error.stopped() {
         Stopped::Responder { key, source } => {
@@ -114,7 +114,7 @@ async fn defaults_are_given_where_there_are_all_and_the_rest_is_cancelled() {
     assert_eq!(sent["all"], json!({"action": "accept", "content": {"a": 3, "c": true}}));
     assert_eq!((&sent["some"], &sent["consent"]), (&json!({"action": "cancel"}), &json!({"action": "cancel"})));
     let page = answers(json!({"page": page()}), defaults_only()).await.unwrap_err();
-    assert!(matches!(page, Stopped::CannotAnswer { kind: QuestionKind::Url, .. }), "it declared no pages");
+    assert!(matches!(page, Stopped::CannotAnswer { kind: QuestionKind::Url, .. }), "it does not declare pages");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The format of a saved call: it is versioned, and what was written stays readable.
+//! The format of a saved call: it is versioned, and old files stay readable.
 
 use rmcp::object;
 use rounds::client::{AnswerError, Call, LoadError, Pending, Server};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{Act, Raw, asked, metric, units_form};
 
-/// A saved call of version 1. It is not to change: there are such files out there.
+/// A saved call of version 1. It must not change: users have such files.
 const GOLDEN: &str = include_str!("golden.json");
 
-/// The call that the golden file is of.
+/// The call in the golden file.
 async fn golden() -> Pending {
     let (_raw, client) = Raw::modern(|_| {
         let page =
@@ -87,5 +87,5 @@ fn what_is_no_saved_call_is_refused() {
     }
     let odd = changed(|saved| saved["answers"]["units"] = json!({"action": "perhaps"}));
     let error = Pending::from_json(&odd).unwrap_err();
-    assert!(matches!(error, LoadError::Answer(AnswerError::OtherKind { .. })), "it was asked: {error:?}");
+    assert!(matches!(error, LoadError::Answer(AnswerError::OtherKind { .. })), "expected no question: {error:?}");
 }

@@ -1,4 +1,4 @@
-//! A token belongs to the request that it was made for: same method, same target, same arguments, same service.
+//! A token belongs to the request that it was made for: same method, target, arguments and service.
 
 use crate::common::{Desk, Visit, ring, shop, small};
 use rounds::{RoundsBuilder, observe::Refusal, test::Retry};
@@ -8,7 +8,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// Expects that this retry is refused for this reason, and that the honest one is not spoilt by it.
+/// Expects that this retry is rejected for this reason, and that the honest retry still works afterwards.
 async fn refused(stage: &Visit, dishonest: &Retry, refusal: Refusal, honest: &Retry) {
     stage.events.clear();
     dishonest.send(&stage.client).await.frozen();
@@ -84,7 +84,7 @@ async fn another_target_is_refused() {
 #[tokio::test]
 async fn another_method_is_refused() {
     let stage = Visit::of(shop()).await;
-    // All that the others need is there, so that only the method is different.
+    // Everything that the others need is present, so that only the method differs.
     let params = || json!({"name": "order", "uri": "order"});
     for (began, others) in [
         ("tools/call", ["prompts/get", "resources/read"]),

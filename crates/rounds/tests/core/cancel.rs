@@ -1,4 +1,4 @@
-//! The life of a claim: who waits, who goes on and who is let go when a leg is cancelled or takes long.
+//! The life of a claim: which leg waits, continues or is released when a leg is cancelled or takes long.
 
 use crate::common::{
     Desk, Visit, asks_for_a_retry,
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// A shop that waits at the gate on the leg of this number, holding what tells that it is gone.
+/// A shop that waits at the gate on the leg of this number, and holds a guard that reports when it is dropped.
 fn held(at: u32, gate: &Gate, gone: &Gone) -> Desk {
     let (gate, gone) = (gate.clone(), gone.clone());
     Desk::new(move |turn| {
@@ -70,13 +70,13 @@ async fn nobody_waits_longer_than_the_limit() {
     gate.reached().await;
     let second = accepted.start(&stage.client).await;
     for _ in 0..2 {
-        // The one at work, which renews its lease, and the one that waits.
+        // Two timers are waiting: that of the running leg, which renews its lease, and that of the waiting leg.
         stage.clock.until_asleep(2).await;
         stage.clock.advance(secs(10));
     }
     asks_for_a_retry(&second.finish().await);
     gate.open();
-    assert_eq!(first.finish().await.text(), "Small order number 1", "the one at work is not disturbed");
+    assert_eq!(first.finish().await.text(), "Small order number 1", "the running leg is not disturbed");
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
     assert_eq!(stage.effects.count(), 1);
 }
@@ -103,7 +103,7 @@ async fn a_panic_wakes_whoever_waits_and_they_run() {
     stage.events.until(1, WAITING).await;
     gate.open();
     assert_eq!(first.finish().await.error()["code"], -32603);
-    assert_eq!(second.finish().await.text(), "Small order number 3", "it had no need to wait for the lease");
+    assert_eq!(second.finish().await.text(), "Small order number 3", "it did not have to wait for the lease");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_waiting_leg_that_is_cancelled_no_longer_counts() {
     second.cancel().await;
     stage.events.until(1, CANCELLED).await;
     let token = handed.recv().await.unwrap();
-    assert!(!token.is_cancelled(), "the one at work is not told to stop for it");
+    assert!(!token.is_cancelled(), "the running leg is not cancelled for it");
     first.cancel().await;
     token.cancelled().await;
     gate.open();
@@ -237,7 +237,7 @@ async fn what_a_handler_started_is_told_when_its_part_is_over() {
     let first = handed.recv().await.unwrap();
     assert!(first.is_cancelled(), "it asked, and is called again with another token");
     let _ = asked.accept("size", small()).send(&stage.client).await.text();
-    assert!(handed.recv().await.unwrap().is_cancelled(), "it has returned");
+    assert!(handed.recv().await.unwrap().is_cancelled(), "the handler has returned");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use rmcp::{
 use rounds::{FlowError, observe::Refusal};
 use serde_json::json;
 
-/// What the library's own errors look like on the wire, made by a handler.
+/// Errors that look like the library's own, made by a handler.
 fn lookalikes() -> [ErrorData; 3] {
     let mut required = ClientCapabilities::default();
     required.elicitation = Some(ElicitationCapability::default());
@@ -22,7 +22,7 @@ fn lookalikes() -> [ErrorData; 3] {
     ]
 }
 
-/// A shop whose first try to sell ends with what this gives, and whose second sells.
+/// A shop whose first attempt to sell ends with this, and whose second sells.
 fn fails_once<F: Future<Output = FlowError> + Send + 'static>(
     fail: impl Fn(usize) -> F + Send + Sync + 'static,
 ) -> Desk {
@@ -50,8 +50,8 @@ async fn a_handlers_own_error_is_its_reply_however_much_it_looks_like_one_of_our
         for _ in 0..2 {
             assert_eq!(retry.send(&stage.client).await.error(), &expected);
         }
-        assert_eq!((stage.runs(), stage.effects.count()), (2, 1), "it was recorded: {expected}");
-        assert!(stage.events.refusals().is_empty(), "the state was not refused: {expected}");
+        assert_eq!((stage.runs(), stage.effects.count()), (2, 1), "the error was recorded: {expected}");
+        assert!(stage.events.refusals().is_empty(), "the state was not rejected: {expected}");
     }
 }
 
@@ -68,7 +68,7 @@ async fn an_error_of_ours_leaves_the_round_open_also_when_it_became_rmcps_long_b
                     return make();
                 }
                 let early = ErrorData::from(make());
-                // Others are made and not returned, and the handler is polled again.
+                // Further errors are created and not returned, and the handler is polled again.
                 for other in 0..3 {
                     let _ = ErrorData::from(FlowError::retry("away"));
                     let _ = ErrorData::from(FlowError::failed(other.to_string()));
@@ -79,7 +79,7 @@ async fn an_error_of_ours_leaves_the_round_open_also_when_it_became_rmcps_long_b
             .await;
             let retry = stage.order().await.accept("size", small());
             assert_eq!(retry.send(&stage.client).await.error()["code"], code);
-            assert_eq!(retry.send(&stage.client).await.text(), "Small order number 3", "it ran again");
+            assert_eq!(retry.send(&stage.client).await.text(), "Small order number 3", "the handler ran again");
             let refused = if code == -32602 { vec![Refusal::HandlerState] } else { vec![] };
             assert_eq!(stage.events.refusals(), refused);
         }
@@ -107,7 +107,7 @@ async fn what_another_run_has_made_means_nothing_to_this_one() {
         asks_for_a_retry(&ours.send(&stage.client).await);
         asks_for_a_retry(&theirs.send(&stage.client).await);
     }
-    assert_eq!(stage.runs(), 2 + 2 + 1, "ours ran twice, and theirs once");
+    assert_eq!(stage.runs(), 2 + 2 + 1, "after our error the handler ran twice, after its own once");
 }
 
 #[tokio::test]

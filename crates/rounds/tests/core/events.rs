@@ -61,7 +61,7 @@ async fn a_refused_state_names_its_flow_only_when_it_was_opened() {
     let flow = stage.events.all()[0].flow;
     stage.events.clear();
     asked.retry().with("name", json!("refund")).send(&stage.client).await.frozen();
-    assert_eq!(stage.events.all()[0].flow, flow, "another tool's, but a token of ours");
+    assert_eq!(stage.events.all()[0].flow, flow, "the token is ours, but of another tool");
     stage.events.clear();
     asked.retry().with("requestState", json!("r1.forged")).send(&stage.client).await.frozen();
     assert_eq!(stage.events.all()[0].flow, None);

@@ -1,4 +1,5 @@
-//! Effects of a guard-first handler that fail: the next leg meets the same failures, and tries again only where the handler does.
+//! Effects of a guard-first handler that fail: the next leg sees the same failures, and tries again only where the
+//! handler does.
 
 use std::{
     collections::HashMap,
@@ -13,10 +14,11 @@ use rmcp::{ErrorData, model::ErrorCode};
 use rounds::{FlowError, Given, Legacy, Limits, test::Client};
 use serde_json::{Value, json};
 
-/// What the bank heard: the key of every attempt.
+/// What the bank received: the idempotency key of every attempt.
 type Bank = Arc<Mutex<Vec<String>>>;
 
-/// Charges, and asks whether to try again as long as that fails. The bank is open at this attempt, and was closed before it.
+/// Charges, and asks whether to try again as long as that fails. The bank is closed before this attempt, and open from
+/// then on.
 fn pay(opens_at: usize) -> (Desk, Bank) {
     let bank = Bank::default();
     let heard = bank.clone();
@@ -26,7 +28,7 @@ fn pay(opens_at: usize) -> (Desk, Bank) {
             let round = turn.round()?;
             for again in ["again0", "again1", "again2"] {
                 let attempt = async || {
-                    let mut heard = heard.lock().expect("nobody panics with it");
+                    let mut heard = heard.lock().expect("the lock is not poisoned");
                     heard.push(round.once_key("charge"));
                     match heard.len() > opens_at {
                         true => Ok(format!("charge {}", heard.len())),
@@ -66,7 +68,7 @@ async fn a_yes_after_a_failed_charge_is_one_more_attempt_with_the_same_key() {
     let (desk, bank) = pay(2);
     let stage = Visit::of(desk).await;
     let asked = stage.order().await.accept("again0", json!({"again0": true})).send(&stage.client).await.asked();
-    assert_eq!(asked.message("again1"), "closed 2. Try again?", "the first attempt failed as it did");
+    assert_eq!(asked.message("again1"), "closed 2. Try again?", "the first attempt fails in the same way");
     let yes = asked.accept("again1", json!({"again1": true}));
     for _ in 0..2 {
         assert_eq!(yes.send(&stage.client).await.text(), "charge 3");
@@ -136,7 +138,7 @@ async fn a_failure_keeps_its_kind_its_words_and_its_data() {
     assert_eq!((stage.runs(), stage.effects.count()), (2, 5));
 }
 
-/// Each tool has an effect of which the next leg could not know how it ended, and then asks.
+/// Each tool has an effect whose outcome the next leg could not know, and then asks.
 async fn unrecorded(turn: Turn) -> Result<Reply, FlowError> {
     let round = turn.round()?;
     let failing = |error: FlowError| {
@@ -149,7 +151,7 @@ async fn unrecorded(turn: Turn) -> Result<Reply, FlowError> {
     match turn.target.as_str() {
         "unfit" => drop(round.try_once("charge", failing(FlowError::NoBackChannel)).await),
         "too large" => drop(round.try_once("charge", failing(FlowError::failed("no ".repeat(100)))).await),
-        // JSON has no such keys.
+        // JSON cannot have such keys.
         "unwritable" => drop(round.once("charge", async || HashMap::from([((turn.effects.have(), 0), 0)])).await),
         "dropped" => {
             let slow = async || {
@@ -183,7 +185,7 @@ async fn unrecorded(turn: Turn) -> Result<Reply, FlowError> {
     }
     match round.ask_form::<bool>("again", "Try again?") {
         Err(refused) => {
-            // A handler that makes its question by hand is kept from asking, too.
+            // A handler that builds its question by hand is prevented from asking, too.
             assert!(matches!(refused, FlowError::Unrecorded { .. }), "{refused:?}");
             Reply::raw(
                 json!({"resultType": "input_required", "inputRequests": {"again": {"method": "elicitation/create", "params": {
@@ -249,7 +251,7 @@ async fn attempts_count_as_effects_do_and_each_has_to_find_room() {
     assert_eq!(stage.effects.count(), 3);
 }
 
-/// The ledger is away when the handler comes to its effect, which has not begun then; it is back when the answer comes.
+/// The ledger is away when the handler reaches its effect, which does not run then. It is back when the answer arrives.
 #[tokio::test]
 async fn an_effect_that_could_not_be_claimed_does_not_run_before_the_answer_is_read() {
     let ledger = Faulty::new();

@@ -1,11 +1,11 @@
-//! Only what the client can answer: every leg is asked only what that very request declares, and a client of the
-//! legacy era is asked nothing.
+//! Only what the client can answer: every leg is asked only what that request declares, and a legacy client is not
+//! asked.
 
 use crate::common::{Desk, Reply, Visit};
 use rounds::{Era, Given, test::Client};
 use serde_json::{Value, json};
 
-/// Asks what its target names, as rmcp would have it, and says what came of it.
+/// Asks what its target names, with rmcp's types, and returns what came back.
 fn asks_anything() -> Desk {
     Desk::new(|turn| async move {
         if turn.answers.is_some() {
@@ -72,7 +72,7 @@ async fn one_question_that_cannot_be_answered_holds_back_all_of_its_round() {
     assert_eq!(leg.error()["data"], json!({"requiredCapabilities": {"elicitation": {"url": {}}}}));
 }
 
-/// Asks twice, then has its effect.
+/// Asks twice, then runs its effect.
 fn twice() -> Desk {
     Desk::new(|turn| async move {
         let round = turn.round()?;
@@ -93,7 +93,7 @@ async fn a_leg_that_declares_less_than_the_next_question_needs_leaves_its_round_
         assert_eq!(one.send(&less).await.error()["code"], -32021);
     }
     let two = one.send(&stage.client).await.asked().accept("two", json!({"two": true}));
-    // What needs no question needs no capability.
+    // A call without a question needs no capability.
     assert_eq!(two.send(&less).await.text(), "number 1");
     assert_eq!(stage.effects.count(), 1);
 }
@@ -108,7 +108,11 @@ async fn a_replayed_question_passes_the_gate_again() {
         assert_eq!(refused.error()["code"], -32021);
         assert_eq!(refused.error()["data"], json!({"requiredCapabilities": {"elicitation": {}}}));
     }
-    assert_eq!(one.send(&stage.client).await.asked().state(), second.state(), "it is kept for those who can answer");
+    assert_eq!(
+        one.send(&stage.client).await.asked().state(),
+        second.state(),
+        "the reply is kept for a client that can answer"
+    );
     assert_eq!(stage.runs(), 2);
 }
 

@@ -1,4 +1,4 @@
-//! Handlers that are called again for each round: what they keep, what they see, and what they are spared.
+//! Handlers that run again for each round: what they keep, what they see, and what the library does for them.
 
 use crate::common::{Desk, Reply, Visit};
 use rounds::{Given, test::Client};
@@ -48,7 +48,7 @@ async fn a_state_that_can_no_longer_be_read_ends_the_flow_with_the_frozen_error(
     stage.order().await.retry().send(&stage.client).await.frozen();
 }
 
-/// Asks its questions one after the other, whatever is answered, and tells what it was given in the end.
+/// Asks its questions in order, whatever the answers are, and returns what it was given.
 fn interview() -> Desk {
     Desk::new(|turn| async move {
         let round = turn.round()?;
@@ -110,7 +110,7 @@ async fn questions_of_one_round_may_be_answered_in_part() {
     assert_eq!(asked.keys(), ["milk", "sugar", "lemon"]);
     let partly = asked.decline("sugar").accept("lemon", json!({"lemon": "yes"})).accept("milk", json!({"milk": true}));
     let asked = partly.send(&stage.client).await.asked();
-    assert_eq!(asked.keys(), ["lemon"], "what was invalid, and neither what was accepted nor what was declined");
+    assert_eq!(asked.keys(), ["lemon"], "only the invalid one, and neither the accepted nor the declined one");
     let done = asked.accept("lemon", json!({"lemon": false})).send(&stage.client).await;
     assert_eq!(done.text(), "[Accepted(true), Declined, Accepted(false)]");
 }
@@ -188,7 +188,7 @@ async fn every_question_has_a_state_also_when_the_handler_keeps_none() {
     let stage = Visit::of(interview()).await;
     let asked = stage.order().await;
     assert!(asked.state().starts_with("r1."));
-    assert_ne!(asked.state(), stage.order().await.state(), "and no two are the same");
+    assert_ne!(asked.state(), stage.order().await.state(), "no two are the same");
 }
 
 #[tokio::test]

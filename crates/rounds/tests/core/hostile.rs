@@ -1,4 +1,5 @@
-//! What no honest client would send. None of it crashes the server, has an effect, or is told which check it failed.
+//! Messages that no honest client would send. None of them crashes the server, runs an effect, or learns which check it
+//! failed.
 
 use crate::common::{Desk, Reply, Visit, large, secs, sell, shop, small};
 use rounds::{
@@ -8,7 +9,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-/// The three requests that may be answered with a question, each with what it needs.
+/// The three methods that may be answered with a question, each with its parameters.
 fn methods() -> [(Method, &'static str, Value); 3] {
     [
         (Method::Tool, "tools/call", json!({"name": "order", "arguments": {}})),
@@ -103,7 +104,7 @@ async fn answers_to_what_was_not_asked_are_ignored() {
     let accepted = asked.accept("size", small());
     let more = accepted.clone().accept("admin", json!({"admin": true})).respond("\0", json!([1, null]));
     assert_eq!(more.send(&stage.client).await.text(), "Small order number 1");
-    // They do not count for what an equal retry is, either.
+    // They do not matter for the equality of retries, either.
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
     assert_eq!(stage.effects.count(), 1);
 }
@@ -171,7 +172,7 @@ async fn content_on_a_decline_is_seen_by_nobody() {
         let done = asked.retry().respond("sure", answer).send(&stage.client).await;
         assert_eq!(done.text(), format!(r#"{given} {{"sure":{{"action":"{action}"}}}}"#));
     }
-    // Nor when it comes uninvited.
+    // Nor when it arrives unsolicited.
     let answer = json!({"sure": {"action": "decline", "content": {"sure": true}}});
     let done = stage.client.request("tools/call", json!({"name": "order", "inputResponses": answer})).await;
     assert_eq!(done.text(), r#"Declined {"sure":{"action":"decline"}}"#);
@@ -209,7 +210,7 @@ async fn a_panic_is_answered_and_the_same_retry_runs_again() {
     let accepted = stage.order().await.accept("size", small());
     let panicked = accepted.send(&stage.client).await;
     assert_eq!(panicked.error()["code"], -32603);
-    assert!(!panicked.response().to_string().contains("till"), "what a panic says is not for clients");
+    assert!(!panicked.response().to_string().contains("till"), "the message of a panic is not sent to clients");
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 3");
     assert_eq!(stage.events.outcomes(), [Outcome::InputRequired, Outcome::Panicked, Outcome::Complete]);
 }

@@ -1,5 +1,5 @@
-//! Over streamable HTTP, in process: every request meets the same keys and the same ledger, and its principal is the one
-//! that middleware put into it.
+//! Over streamable HTTP, in process: every request uses the same keys and the same ledger, and its principal is the one
+//! that middleware has added.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn a_state_made_by_one_request_is_opened_by_another() {
     let accepted = http.call("order").await.asked().accept("size", small());
     assert_eq!(http.send(&accepted).await.text(), "Small order number 1");
     assert_eq!(http.send(&accepted).await.text(), "Small order number 1");
-    // Mounted a second time, and in memory: it is the same server.
+    // Mounted a second time, and in memory, it is the same server.
     assert_eq!(Http::to(&stage.server).send(&accepted).await.text(), "Small order number 1");
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
     assert_eq!(stage.effects.count(), 1);

@@ -1,4 +1,4 @@
-//! Keys: the first seals, all open, and they change under way without anybody noticing.
+//! Keys: the first seals, all open, and they can be replaced during flows.
 
 use crate::common::{Desk, Visit, ring, shop, small};
 use rounds::{KeyRing, Rounds, RoundsBuilder, ledger::MemoryLedger, observe::Refusal, test::Clock};
@@ -16,12 +16,13 @@ async fn fleet(keys: &[u8]) -> [Visit; 2] {
 #[tokio::test]
 async fn a_rotation_in_three_steps_is_noticed_by_no_open_flow() {
     let fleet = fleet(&[OLD]).await;
-    // Asked before the rotation began, and in each of its states from here on; answered in the next one, elsewhere.
+    // Flows that are asked before the rotation begins and in each of its states, and answered in the next state, at the
+    // other instance.
     let mut open = vec![(0, fleet[0].order().await)];
     for step in [&[OLD, NEW][..], &[NEW, OLD]] {
         for turn in 0..fleet.len() {
             fleet[turn].server.set_keys(&ring(step)).unwrap();
-            // One instance has made the step and the other has not: each opens what either seals.
+            // One instance has taken the step and the other has not: each opens what either seals.
             for (at, asked) in std::mem::take(&mut open) {
                 let other = &fleet[1 - at];
                 let asked = asked.retry().send(&other.client).await.asked();
@@ -31,7 +32,7 @@ async fn a_rotation_in_three_steps_is_noticed_by_no_open_flow() {
             open.push((turn, fleet[turn].order().await));
         }
     }
-    // What the old key sealed last is answered before the old key goes.
+    // The last token of the old key is answered before the old key is removed.
     for (at, asked) in &mut open {
         *asked = asked.retry().send(&fleet[*at].client).await.asked();
     }
@@ -52,7 +53,7 @@ async fn a_token_of_a_retired_key_is_refused() {
     accepted.send(&stage.client).await.frozen();
     assert_eq!(stage.events.refusals(), [Refusal::UnknownKey]);
     stage.server.set_keys(&ring(&[NEW, OLD])).unwrap();
-    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1", "it was the key and nothing else");
+    assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1", "only the key was the reason");
 }
 
 #[tokio::test]
@@ -85,7 +86,7 @@ fn keys_that_others_may_share_need_an_audience() {
     says(Rounds::builder(shop()).keys(ring(&[OLD])).build().unwrap_err());
     says(Rounds::builder(shop()).keys(ring(&[OLD])).audience("").build().unwrap_err());
     says(Rounds::new(shop()).set_keys(&ring(&[OLD])).unwrap_err());
-    assert!(Rounds::new(shop()).set_keys(&KeyRing::ephemeral()).is_ok(), "nobody can share these");
+    assert!(Rounds::new(shop()).set_keys(&KeyRing::ephemeral()).is_ok(), "an ephemeral ring cannot be shared");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The ledger when it is away: nothing runs unclaimed, nothing is lost, and service resumes.
+//! An unavailable ledger: nothing runs without a claim, nothing is lost, and service resumes.
 
 use crate::common::{
     Visit, asks_for_a_retry,
@@ -34,7 +34,7 @@ async fn a_flow_begins_without_a_ledger_and_its_question_is_answered_when_there_
     let accepted = stage.order().await.accept("size", small());
     let leg = accepted.send(&stage.client).await;
     asks_for_a_retry(&leg);
-    assert!(!leg.response().to_string().contains("cable"), "why is for the log");
+    assert!(!leg.response().to_string().contains("cable"), "the reason is only in the log");
     ledger.is_back();
     assert_eq!(accepted.send(&stage.client).await.text(), "Small order number 1");
 }
@@ -63,7 +63,7 @@ async fn away_when_a_reply_is_recorded_the_reply_does_not_leave_and_the_round_is
     ledger.is_away_at(Step::Settle);
     asks_for_a_retry(&accepted.send(&stage.client).await);
     ledger.is_back();
-    // Other answers do not get in, as the first may have had their effect.
+    // Other answers are rejected, because the effect may have run with the first.
     asked.accept("size", large()).send(&stage.client).await.frozen();
     let retry = accepted.start(&stage.client).await;
     stage.clock.until_asleep(1).await;
@@ -103,13 +103,13 @@ async fn a_round_whose_owner_is_lost_is_taken_over_when_its_lease_lapses() {
     let retry = accepted.start(&stage.client).await;
     stage.clock.until_asleep(1).await;
     stage.clock.advance(secs(29));
-    assert_eq!(stage.runs(), 1, "the owner is believed to be there");
+    assert_eq!(stage.runs(), 1, "the owner is presumed alive");
     stage.clock.advance(secs(1));
     assert_eq!(retry.finish().await.text(), "Small order number 1");
     assert!(stage.events.stations().contains(&Station::Claimed { fence: 2 }));
 }
 
-/// Twice away when it is told, and back long before the lease lapses.
+/// Away twice, and back long before the lease lapses.
 #[tokio::test]
 async fn an_owner_that_could_not_say_that_it_is_there_says_so_as_soon_as_it_can() {
     let (gate, ledger) = (Gate::new(), Faulty::new());
@@ -128,7 +128,7 @@ async fn an_owner_that_could_not_say_that_it_is_there_says_so_as_soon_as_it_can(
     stage.clock.advance(secs(1));
     ledger.asked(Step::Renew, 3).await;
 
-    // Past the first lease, and within the renewed one.
+    // After the first lease, and within the renewed one.
     let second = accepted.start(&stage.client).await;
     stage.clock.until_asleep(2).await;
     stage.clock.advance(secs(19));
@@ -159,9 +159,5 @@ async fn an_owner_that_was_overtaken_does_not_reply() {
     gate.open();
     asks_for_a_retry(&first.finish().await);
     assert_eq!(slow.events.outcomes(), [Outcome::InputRequired, Outcome::Error { code: -32603 }]);
-    assert_eq!(
-        accepted.send(&slow.client).await.text(),
-        "Small order number 1",
-        "the reply of the one that was quicker"
-    );
+    assert_eq!(accepted.send(&slow.client).await.text(), "Small order number 1", "the reply of the faster leg");
 }

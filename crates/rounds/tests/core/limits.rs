@@ -1,4 +1,4 @@
-//! Everything that could grow has a limit, and whoever meets it is told in words.
+//! Everything that could grow has a limit, and a caller that exceeds it gets a readable error.
 
 use crate::common::{Desk, Visit};
 use rmcp::ServerHandler;
@@ -25,7 +25,7 @@ async fn a_flow_ends_in_words_when_it_has_asked_ten_times() {
             "this call has asked 10 times, which is the limit: start it again, or raise `Limits::with_rounds`"
         );
     }
-    assert_eq!(stage.runs(), 11, "the end is a reply like any other");
+    assert_eq!(stage.runs(), 11, "the error is recorded like any other reply");
 }
 
 #[tokio::test]
@@ -63,7 +63,10 @@ async fn what_does_not_fit_into_a_token_is_said_and_not_sent() {
     let stage = Visit::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
     let asked: Asked = stage.client.call("2800", json!({})).await.asked();
     assert!(asked.state().len() <= 4096);
-    assert!(asked.retry().send(&stage.client).await.asked().state().len() <= 4096, "and what is sent is taken back");
+    assert!(
+        asked.retry().send(&stage.client).await.asked().state().len() <= 4096,
+        "a token that was sent can be opened again"
+    );
     let refused = stage.client.call("4000", json!({})).await;
     assert!(refused.is_tool_error());
     assert!(refused.text().contains("and the limit is 4096:"), "{}", refused.text());

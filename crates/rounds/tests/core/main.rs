@@ -1,5 +1,5 @@
-//! The core on the wire: what a token is bound to, single use, the life of a claim, the gate, the limits, and whatever a
-//! hostile client can think of.
+//! The core on the wire: what a token is bound to, single use, the life of a claim, the gate, the limits, and hostile
+//! clients.
 
 mod binding;
 mod cancel;

@@ -32,7 +32,7 @@ async fn a_resource_that_depends_on_answers_is_not_to_be_cached_whatever_its_han
     let stage = Visit::of(shop()).await;
     let asked = stage.client.read("shop://tea").await.asked();
     for hint in ["ttlMs", "cacheScope"] {
-        assert_eq!(asked.result().get(hint), None, "a question has no hints at all");
+        assert_eq!(asked.result().get(hint), None, "a question has no cache hints");
     }
     let accepted = asked.accept("size", small());
     let uninvited = json!({"uri": "shop://tea", "inputResponses": {"size": {"action": "decline"}}});

@@ -1,4 +1,4 @@
-//! Effects that happen once in a flow, however often its handler runs.
+//! Effects that run once in a flow, however often its handler runs.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-/// Asks for a size, after an effect that has a number.
+/// Asks for a size, after an effect with a number.
 async fn numbered(turn: &Turn) -> Result<Reply, FlowError> {
     let round = turn.round()?;
     let number = round.once("number", async || turn.effects.have() + 1).await?;
@@ -138,7 +138,7 @@ async fn no_effect_begins_in_a_handler_that_lives_only_to_end_another() {
         let (waits, later, held) = (waits.clone(), later.clone(), held.clone());
         async move {
             let round = turn.round()?;
-            // One that has asked is dropped when its client is gone.
+            // A handler that has asked is dropped when its client is gone.
             let _: Size = Ask::from_context(&turn.context)?.form("Which size?").await?;
             let _guard = held.guard();
             let one = round.once("one", async || {
@@ -296,13 +296,13 @@ async fn a_name_is_used_once_in_a_run_except_after_a_failure_when_it_keeps_its_k
         let round = turn.round()?;
         let keys = std::sync::Mutex::new(Vec::new());
         let attempt = async || {
-            keys.lock().expect("nobody panics with it").push(round.once_key("charge"));
+            keys.lock().expect("the lock is not poisoned").push(round.once_key("charge"));
             if turn.effects.have() == 0 { Err(FlowError::failed("the bank is closed")) } else { Ok("charged") }
         };
         let failed = round.try_once("charge", async || attempt().await.map(str::to_owned)).await;
         assert_eq!(failed.expect_err("the first fails").to_string(), "the bank is closed");
         assert_eq!(round.try_once("charge", async || attempt().await.map(str::to_owned)).await?, "charged");
-        let keys = keys.into_inner().expect("nobody panics with it");
+        let keys = keys.into_inner().expect("the lock is not poisoned");
         assert!(keys[0] == keys[1] && keys[0] != round.once_key("refund"));
         round.once("charge", async || ()).await?;
         Reply::text("unreachable")
@@ -359,7 +359,7 @@ async fn an_effect_whose_value_cannot_be_written_has_happened_all_the_same() {
         if let Given::Missing = round.given::<Value>("size") {
             return ask(&round, "size");
         }
-        // JSON has no such keys.
+        // JSON cannot have such keys.
         let charge = async || HashMap::from([((turn.effects.have(), 0), "charged".to_owned())]);
         match round.once("charge", charge).await {
             Err(FlowError::State(_)) => panic!("as the test wants it, so that the round stays open"),
@@ -429,7 +429,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
                 })
             };
             let (a, b) = tokio::join!(one("a"), one("b"));
-            // Whichever came second.
+            // Whichever was second.
             let lost = [a, b].into_iter().filter_map(Result::err).collect::<Vec<_>>();
             assert!(matches!(&lost[..], [FlowError::EffectLost { .. }]), "{lost:?}");
             match round.given::<Value>("size") {
@@ -441,7 +441,7 @@ async fn there_is_room_for_a_value_before_its_effect_runs() {
     )
     .await;
     assert_eq!(together.order().await.accept("size", small()).send(&together.client).await.text(), "sold");
-    assert_eq!(together.effects.count(), 2, "what is not kept does not happen again either");
+    assert_eq!(together.effects.count(), 2, "an effect that is not recorded does not run again either");
 
     let large = Visit::with(
         Desk::new(|turn| async move {
@@ -536,7 +536,7 @@ async fn nobody_waits_until_an_effect_is_recorded() {
     .await;
     let accepted = stage.order().await.accept("size", small());
     assert_eq!(accepted.send(&stage.client).await.text(), "0 1");
-    assert_eq!(ledger.given().len(), 3, "both were given to the ledger, and then the reply");
+    assert_eq!(ledger.given().len(), 3, "the ledger was given both, and then the reply");
 }
 
 #[tokio::test]
@@ -553,7 +553,7 @@ async fn a_value_of_another_type_is_a_state_that_cannot_be_read() {
     let accepted = old.order().await.accept("size", small());
     accepted.send(&new.client).await.frozen();
     assert_eq!(new.events.refusals(), [Refusal::HandlerState]);
-    assert_eq!(accepted.send(&old.client).await.text(), "number 1", "after a rollback it goes on");
+    assert_eq!(accepted.send(&old.client).await.text(), "number 1", "after a rollback the flow continues");
 }
 
 #[tokio::test]

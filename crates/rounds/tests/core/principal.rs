@@ -1,4 +1,4 @@
-//! A flow belongs to whoever began it.
+//! A flow belongs to the principal that began it.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,18 +7,18 @@ use rmcp::{RoleServer, service::RequestContext};
 use rounds::{Principal, observe::Refusal, principal::Identify};
 use serde_json::json;
 
-/// Who is signed in: what an authenticating front would know of each request.
+/// The authenticated principal, as an authenticating proxy would know it for each request.
 #[derive(Clone, Default)]
 struct SignedIn(Arc<Mutex<Option<&'static str>>>);
 
 impl SignedIn {
     fn set(&self, name: Option<&'static str>) {
-        *self.0.lock().expect("nobody panics with it") = name;
+        *self.0.lock().expect("the lock is not poisoned") = name;
     }
 
     fn identify(&self) -> impl Identify + use<> {
         let who = self.clone();
-        move |_: &RequestContext<RoleServer>| who.0.lock().expect("nobody panics with it").map(Principal::new)
+        move |_: &RequestContext<RoleServer>| who.0.lock().expect("the lock is not poisoned").map(Principal::new)
     }
 }
 

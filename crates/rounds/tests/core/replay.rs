@@ -1,5 +1,5 @@
-//! Single use, and kind to honest retries: the same token with the same answers gets the same reply, and nothing runs
-//! again; with other answers it gets nothing.
+//! Single use, and safe for honest retries: the same token with the same answers gets the same reply, and nothing runs
+//! again. With other answers it is rejected.
 
 use crate::common::{Desk, Reply, Visit, asks_for_a_retry, gate::Gate, large, sell, shop, small};
 use rmcp::{
@@ -14,7 +14,7 @@ use rounds::{
 };
 use serde_json::json;
 
-/// Sends it again and expects the very same response, but for its id.
+/// Sends it again and expects the same response, except for its id.
 async fn again(retry: &Retry, first: &Leg, client: &Client) {
     let second = retry.send(client).await;
     for part in ["result", "error"] {
@@ -29,7 +29,7 @@ async fn a_retry_after_the_end_gets_the_same_result_and_has_no_further_effect() 
     let done = accepted.send(&stage.client).await;
     assert_eq!(done.text(), "Small order number 1");
     again(&accepted, &done, &stage.client).await;
-    // From another connection as well.
+    // Also from another connection.
     again(&accepted, &done, &Client::modern(stage.server.clone()).await).await;
     assert_eq!((stage.runs(), stage.effects.count()), (2, 1));
 }
@@ -47,7 +47,7 @@ async fn other_answers_to_a_round_that_was_answered_are_refused() {
     assert_eq!(stage.effects.count(), 1);
 }
 
-/// Fails when it has its effect, for the first time or always.
+/// Fails when its effect runs, the first time or always.
 fn fails(failure: fn() -> FlowError, always: bool) -> Desk {
     Desk::new(move |turn| async move {
         match sell(&turn)? {
@@ -118,12 +118,12 @@ async fn going_back_to_an_older_token_gives_the_recorded_question_byte_for_byte(
     let replayed = first.send(&stage.client).await;
     let bytes = |leg: &Leg| serde_json::to_string(&leg.response()["result"]).unwrap();
     assert_eq!(bytes(&replayed), bytes(&second));
-    // The way on from there is the one that was gone already, and no other.
+    // The only way to continue from there is the one that was taken before.
     again(&replayed.clone().asked().accept("sweet", json!({"sweet": false})), &done, &stage.client).await;
     replayed.asked().accept("sweet", json!({"sweet": true})).send(&stage.client).await.frozen();
     assert_eq!((stage.runs(), stage.effects.count()), (3, 1));
 
-    // Only the time that is left has become less.
+    // Only the remaining time is shorter.
     stage.clock.advance(crate::common::secs(60));
     let left = first.send(&stage.client).await.asked().result()["_meta"]["rounds/expiresInMs"].clone();
     assert_eq!(left, json!(540_000));
@@ -213,7 +213,7 @@ async fn the_retry_of_an_evicted_reply_is_refused_and_never_run() {
     assert_eq!(stage.effects.count(), 2);
 }
 
-/// Asks whether the person is sure, and gives a result with everything in it.
+/// Asks whether the user is sure, and returns a result with every kind of content.
 struct Whole(CallToolResult);
 
 impl rmcp::ServerHandler for Whole {

@@ -1,4 +1,4 @@
-//! How much room the ledger takes, for whom and for how long.
+//! The memory that the ledger takes, by caller and over time.
 
 use std::sync::{
     Arc, Mutex,
@@ -16,7 +16,7 @@ use rmcp::{RoleServer, service::RequestContext};
 use rounds::{FlowError, Given, Principal, Round, RoundsBuilder, ledger::MemoryLedger, observe::Station, test::Clock};
 use serde_json::{Value, json};
 
-/// What a claim counts that was answered, and one that is worked on.
+/// The bytes that a claim counts: an answered one, and a running one.
 const ANSWERED: usize = 64;
 const AT_WORK: usize = 192;
 
@@ -37,7 +37,7 @@ async fn a_claim_that_does_not_fit_runs_nothing_and_its_token_stays_good() {
     let ledger = MemoryLedger::new().with_claim_bytes(AT_WORK);
     let stage = Visit::with(shop(), |builder| builder.ledger(ledger.clone())).await;
     let (one, two) = (stage.order().await, stage.order().await.accept("size", large()));
-    // Also in a round that is not the first.
+    // Also in a later round.
     let one = one.retry().send(&stage.client).await.asked();
     for _ in 0..3 {
         asks_for_a_retry(&one.accept("size", small()).send(&stage.client).await);
@@ -48,14 +48,14 @@ async fn a_claim_that_does_not_fit_runs_nothing_and_its_token_stays_good() {
 
     let ledger = ledger.with_claim_bytes(AT_WORK + ANSWERED);
     assert_eq!(two.send(&stage.client).await.text(), "Large order number 1");
-    assert_eq!(two.send(&stage.client).await.text(), "Large order number 1", "one that has a record is not refused");
+    assert_eq!(two.send(&stage.client).await.text(), "Large order number 1", "a round with a record is not rejected");
     assert_eq!(ledger.claims(), 2);
     asks_for_a_retry(&one.accept("size", small()).send(&stage.client).await);
-    // Other answers than before, which nothing has run with.
+    // Other answers than before, with which nothing has run.
     stage.clock.advance(secs(599));
     let ledger = ledger.with_claim_bytes(AT_WORK + 2 * ANSWERED);
     assert_eq!(one.accept("size", large()).send(&stage.client).await.text(), "Large order number 2");
-    // There is room again when the tokens are good for nothing, by anybody's clock.
+    // There is space again when the tokens have expired by every clock.
     let later = stage.order().await.accept("size", small());
     asks_for_a_retry(&later.send(&stage.client).await);
     stage.clock.advance(secs(91));
@@ -77,7 +77,7 @@ async fn an_effect_that_does_not_fit_does_not_run_and_its_leg_may_be_sent_again(
     assert_eq!(stage.effects.count(), 1);
 }
 
-/// Once it has a size, it charges for it.
+/// Charges once it has a size.
 fn charging() -> Desk {
     Desk::new(|turn| async move {
         let round = turn.round()?;
@@ -108,15 +108,15 @@ async fn the_effects_of_a_flow_that_is_over_go_with_its_last_token() {
     assert_eq!(ledger.claims(), 3);
     stage.clock.advance(secs(1));
     touch(&stage).await;
-    assert_eq!(ledger.claims(), 2, "only those of the others: not an hour later");
+    assert_eq!(ledger.claims(), 2, "only the claims of other flows are left: this flow's are not kept for an hour");
 }
 
-/// A leg of another flow, so that the ledger hears what time it is.
+/// A leg of another flow, which tells the ledger the current time.
 async fn touch(stage: &Visit) {
     stage.order().await.retry().send(&stage.client).await.asked();
 }
 
-/// Asks three times, with an effect before each question but the first.
+/// Asks three times, with an effect before each question except the first.
 fn stepwise() -> Desk {
     Desk::new(|turn| async move {
         let round = turn.round()?;
@@ -140,13 +140,13 @@ async fn an_effect_whose_value_the_next_token_carries_goes_with_its_round_and_do
         stage.clock.advance(secs(590));
         asked = asked.accept(key, json!({key: "small"})).send(&stage.client).await.asked();
     }
-    assert_eq!(ledger.claims(), 2, "a round and an effect: those of the round before are forgotten");
+    assert_eq!(ledger.claims(), 2, "a round and an effect: those of the round before are deleted");
     stage.clock.advance(secs(590));
     assert_eq!(asked.accept("c", json!({"c": "small"})).send(&stage.client).await.text(), "[0, 1, 2]");
     assert_eq!(stage.effects.count(), 3);
 }
 
-/// The next token does not carry what a task is still at, so that the ledger has to know of it for longer.
+/// The next token does not carry an effect that a task is still running, so the ledger has to keep its record longer.
 #[tokio::test]
 async fn an_effect_that_was_left_to_a_task_is_remembered_for_the_rounds_after_it() {
     let gate = Gate::new();
@@ -178,12 +178,12 @@ async fn an_effect_that_was_left_to_a_task_is_remembered_for_the_rounds_after_it
     let asked = asked.accept("a", json!({"a": "small"})).send(&stage.client).await.asked();
     gate.open();
     stage.events.until(1, |station| matches!(station, Station::Effect { .. })).await;
-    // The round in which it happened is forgotten by now.
+    // The round in which it ran has been deleted by now.
     stage.clock.advance(secs(590));
     let accepted = asked.accept("b", json!({"b": "small"}));
     assert_eq!(accepted.send(&stage.client).await.text(), "charge 0");
     assert_eq!(stage.effects.count(), 1);
-    // Now it was in the hands of a leg that has replied.
+    // Now a leg that has replied has used it.
     stage.clock.advance(secs(690));
     let other = stage.order().await.accept("a", json!({"a": "small"}));
     other.send(&stage.client).await.asked();
@@ -203,7 +203,7 @@ async fn an_effect_that_failed_is_tried_again_in_a_later_round_when_its_record_i
                     return ask(&round, key);
                 }
                 let attempt = async || {
-                    seen.lock().expect("nobody panics with it").push(round.once_key("charge"));
+                    seen.lock().expect("the lock is not poisoned").push(round.once_key("charge"));
                     match turn.effects.have() {
                         0 => Err(FlowError::failed("the bank is closed")),
                         _ => Ok("charged".to_owned()),
@@ -222,7 +222,7 @@ async fn an_effect_that_failed_is_tried_again_in_a_later_round_when_its_record_i
     let asked = asked.accept("a", json!({"a": "small"})).send(&stage.client).await.asked();
     stage.clock.advance(secs(590));
     assert_eq!(asked.accept("b", json!({"b": "small"})).send(&stage.client).await.text(), "charged");
-    let keys = keys.lock().expect("nobody panics with it");
+    let keys = keys.lock().expect("the lock is not poisoned");
     assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
 }
 
@@ -243,7 +243,7 @@ async fn an_effect_that_takes_longer_than_its_round_lives_happens_once_and_is_re
                 turn.effects.have()
             };
             let first = round.once("slow", slow).await?;
-            // One that begins when the round's token has long expired.
+            // A claim that begins long after the round's token has expired.
             let second = round.once("late", async || turn.effects.have()).await?;
             Reply::text(format!("{first} {second}"))
         }
@@ -257,7 +257,7 @@ async fn an_effect_that_takes_longer_than_its_round_lives_happens_once_and_is_re
         stage.clock.advance(secs(10));
     }
     accepted.send(&stage.client).await.frozen();
-    assert_eq!(ledger.claims(), 2, "what is worked on is not forgotten");
+    assert_eq!(ledger.claims(), 2, "a running claim is not deleted");
     gate.open();
     assert_eq!(leg.finish().await.text(), "0 1");
     assert_eq!((stage.runs(), stage.effects.count()), (2, 2));
@@ -268,7 +268,7 @@ fn fleet(ledger: &Faulty) -> impl FnOnce(RoundsBuilder<Desk>) -> RoundsBuilder<D
     |builder| builder.keys(ring(&[1])).audience("tea").ledger(ledger)
 }
 
-/// Charges, and then waits, or the other way round.
+/// Charges and then waits, or the other way round.
 fn gated(gate: &Gate, first: bool) -> Desk {
     let gate = gate.clone();
     Desk::new(move |turn| {
@@ -290,7 +290,7 @@ fn gated(gate: &Gate, first: bool) -> Desk {
     })
 }
 
-/// The run before has had the effect and was lost. The one that took over takes half an hour until it comes to the same effect.
+/// The earlier run has run the effect and was lost. The run that took over needs half an hour to reach the same effect.
 #[tokio::test]
 async fn a_run_that_took_over_finds_the_effects_of_the_run_before_however_long_it_takes() {
     let (clock, ledger, here_gate, there_gate) = (Clock::new(), Faulty::new(), Gate::new(), Gate::new());
@@ -320,7 +320,8 @@ async fn a_run_that_took_over_finds_the_effects_of_the_run_before_however_long_i
     assert_eq!((here.effects.count(), there.effects.count()), (1, 0));
 }
 
-/// The run that took over has replied, and its effect is forgotten with its round. The one that was overtaken only now comes to it.
+/// The run that took over has replied, and its effect is deleted with its round. The run that was overtaken reaches the
+/// effect only now.
 #[tokio::test]
 async fn a_run_that_was_overtaken_begins_no_effect_after_those_of_the_other_are_forgotten() {
     let (clock, ledger, gate) = (Clock::new(), Faulty::new(), Gate::new());
@@ -344,19 +345,19 @@ async fn a_run_that_was_overtaken_begins_no_effect_after_those_of_the_other_are_
         stalled.asked(Step::Renew, renewal).await;
     }
     touch(&quick).await;
-    assert_eq!(ledger.claims(), 1, "that of the other flow");
+    assert_eq!(ledger.claims(), 1, "the record of the other flow");
     stalled.is_back();
     gate.open();
     asks_for_a_retry(&first.finish().await);
     assert_eq!((slow.effects.count(), quick.effects.count()), (0, 1));
 }
 
-/// A server that is told whether somebody is signed in.
+/// A server whose test decides whether a caller is authenticated.
 async fn identifying(ledger: &MemoryLedger, configured: bool) -> (Visit, Arc<Mutex<Option<&'static str>>>) {
     let who = Arc::new(Mutex::new(None));
     let signed_in = who.clone();
     let identify = move |_: &RequestContext<RoleServer>| {
-        signed_in.lock().expect("nobody panics with it").map(|name: &str| Principal::new(name))
+        signed_in.lock().expect("the lock is not poisoned").map(|name: &str| Principal::new(name))
     };
     let stage = Visit::with(shop(), |builder| {
         let builder = builder.ledger(ledger.clone());
@@ -365,7 +366,7 @@ async fn identifying(ledger: &MemoryLedger, configured: bool) -> (Visit, Arc<Mut
     (stage.await, who)
 }
 
-/// How many flows go through, until one is told to wait.
+/// How many flows pass before one gets a retryable error.
 async fn flows(stage: &Visit) -> usize {
     for flows in 0..1000 {
         let leg = stage.order().await.accept("size", small()).send(&stage.client).await;
@@ -381,16 +382,16 @@ async fn flows(stage: &Visit) -> usize {
 async fn an_anonymous_crowd_and_one_principal_leave_room_for_the_others() {
     let ledger = MemoryLedger::new().with_claim_bytes(20_000);
     let (stage, who) = identifying(&ledger, true).await;
-    let signed_in = |name| *who.lock().expect("nobody panics with it") = name;
-    assert_eq!(flows(&stage).await, (10_000 - 128) / ANSWERED, "half of all is for those without a principal");
+    let signed_in = |name| *who.lock().expect("the lock is not poisoned") = name;
+    assert_eq!(flows(&stage).await, (10_000 - 128) / ANSWERED, "half of the space is for callers without a principal");
     signed_in(Some("ada"));
-    assert_eq!(flows(&stage).await, (2_000 - 128) / ANSWERED, "a tenth for each who has one");
+    assert_eq!(flows(&stage).await, (2_000 - 128) / ANSWERED, "a tenth is for each principal");
     signed_in(Some("bob"));
     assert_eq!(flows(&stage).await, (2_000 - 128) / ANSWERED);
     signed_in(None);
     asks_for_a_retry(&stage.order().await.accept("size", small()).send(&stage.client).await);
     stage.clock.advance(secs(690));
-    assert!(flows(&stage).await > 100, "until their time is over");
+    assert!(flows(&stage).await > 100, "until they expire");
 }
 
 #[tokio::test]
@@ -400,7 +401,7 @@ async fn where_no_principal_was_ever_seen_all_the_room_is_for_everybody() {
     assert_eq!(flows(&stage).await, (20_000 - 128) / ANSWERED);
 }
 
-/// A server that finds principals in its requests and was not told where to look for them.
+/// A server that finds principals in its requests without an `Identify` of its own.
 #[tokio::test]
 async fn after_the_first_principal_those_without_one_have_their_share() {
     let ledger = MemoryLedger::new().with_claim_bytes(20_000);

@@ -1,4 +1,4 @@
-//! What a ledger keeps: nobody who reads it learns anything, and nobody who writes to it can make a flow believe anything.
+//! The contents of a ledger: a reader learns nothing from it, and a writer cannot make a flow accept forged records.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-/// Asks, has an effect with a value, and replies with it; the first time it fails after its effect.
+/// Asks, runs an effect with a value, and replies with it; the first time it fails after its effect.
 fn desk() -> Desk {
     Desk::new(|turn| async move {
         let round: Round<Reply> = turn.round()?;
@@ -49,7 +49,7 @@ async fn no_ledger_that_somebody_wrote_is_given_anything_that_it_could_read() {
     }
 }
 
-/// It is where the keys are. What is sealed takes a nonce, so nonces are counted.
+/// It is in the process that has the keys. Sealing draws a nonce, so the test counts nonces.
 #[tokio::test]
 async fn only_for_the_ledger_in_memory_nothing_is_sealed() {
     let drawn = async |configure: fn(RoundsBuilder<Desk>) -> RoundsBuilder<Desk>| {
@@ -59,15 +59,19 @@ async fn only_for_the_ledger_in_memory_nothing_is_sealed() {
         let stage = Visit::with(desk(), |builder| configure(builder).entropy(draw)).await;
         let accepted = stage.order().await.accept("size", small());
         let told = accepted.send(&stage.client).await.text();
-        assert_eq!(accepted.send(&stage.client).await.text(), told, "and it is there for a retry");
+        assert_eq!(accepted.send(&stage.client).await.text(), told, "a retry gets it");
         assert_eq!(stage.effects.count(), 1);
         drawn.load(Ordering::Relaxed)
     };
-    // The name of the flow, and the token's.
+    // The nonces of the flow's name and of the token.
     assert_eq!(drawn(|builder| builder).await, 2);
     assert_eq!(drawn(|builder| builder.ledger(MemoryLedger::new())).await, 2);
-    // The value's and the reply's as well.
-    assert_eq!(drawn(|builder| builder.ledger(Faulty::new())).await, 4, "a ledger that wraps one in memory is another");
+    // Also those of the value and of the reply.
+    assert_eq!(
+        drawn(|builder| builder.ledger(Faulty::new())).await,
+        4,
+        "a ledger that wraps one in memory gets sealed records"
+    );
 }
 
 #[tokio::test]
@@ -94,7 +98,7 @@ async fn the_value_of_an_effect_that_does_not_open_is_lost_and_the_effect_is_not
     let ledger = Faulty::new();
     let stage = stage(&ledger).await;
     let place = async |tool: &str| stage.client.call(tool, json!({})).await.asked().accept("size", small());
-    // The first fails after its effect, so that its round runs again.
+    // The first run fails after its effect, so that its round runs again.
     let (one, other) = (place("0").await, place("other").await);
     one.send(&stage.client).await.error();
     other.send(&stage.client).await.text();

@@ -1,4 +1,4 @@
-//! States that are too large for a token, and go into the ledger instead.
+//! States that are too large for a token, and are stored in the ledger instead.
 
 use crate::common::{Desk, Reply, Turn, Visit, asks_for_a_retry, ledger::Faulty, ring, secs, small};
 use rounds::{
@@ -6,7 +6,7 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-/// Keeps as many bytes as its name says, and tells how many have come back.
+/// Keeps as many bytes as its name says, and returns how many it was given back.
 fn hoarder() -> Desk {
     Desk::new(|turn| async move {
         let round = turn.round()?;
@@ -41,7 +41,7 @@ async fn what_fits_into_a_token_does_not_spill_and_what_does_not_goes_on_from_th
     let asked = stage.client.call("4000", json!({})).await.asked();
     assert!(asked.state().len() < 300, "{}", asked.state().len());
     let [spilled] = &ledger.given()[..] else { panic!("one state was spilled") };
-    assert!(spilled.len() > 4000 && !spilled.windows(4).any(|bytes| bytes == b"xxxx"), "and it was sealed");
+    assert!(spilled.len() > 4000 && !spilled.windows(4).any(|bytes| bytes == b"xxxx"), "the state was sealed");
     let accepted = asked.accept("size", small());
     for _ in 0..2 {
         assert_eq!(accepted.send(&stage.client).await.text(), "4000 kept, number 0");
@@ -111,7 +111,7 @@ async fn one_that_is_missing_or_forged_is_the_frozen_error_and_nothing_is_run() 
     assert_eq!(stage.runs(), 2);
     assert_eq!(stage.events.refusals(), [Refusal::SpillGone; 4]);
     ledger.forges(|_, kept| Some(kept));
-    assert_eq!(one.send(&stage.client).await.text(), "4000 kept, number 0", "the round was left as it was");
+    assert_eq!(one.send(&stage.client).await.text(), "4000 kept, number 0", "the round was not changed");
     assert_eq!(other.send(&stage.client).await.text(), "4001 kept, number 1");
 }
 
@@ -127,7 +127,7 @@ async fn a_state_that_another_run_of_the_same_round_left_is_not_taken_for_this_o
             }
         })
     };
-    // Two ledgers that know nothing of each other: the same round is answered once with each.
+    // Two ledgers that do not know each other: the same round is answered once with each.
     let (clock, one, other) = (Clock::new(), Faulty::new(), Faulty::new());
     let here = Visit::at(&clock, desk(), spilling(&one)).await;
     let there = Visit::at(&clock, desk(), spilling(&other)).await;
@@ -151,10 +151,10 @@ async fn it_expires_with_its_round() {
     let asked = stage.client.call("4000", json!({})).await.asked();
     stage.clock.advance(secs(10 * 60 + 60 + 30));
     assert_eq!(ledger.claims(), 1);
-    // Whoever comes next finds that it may be forgotten.
+    // The next call lets the ledger delete it.
     let next = stage.client.call("500", json!({})).await.asked();
     next.accept("size", small()).send(&stage.client).await.text();
-    assert_eq!(ledger.claims(), 1, "that of the next");
+    assert_eq!(ledger.claims(), 1, "the state of the next flow");
     asked.accept("size", small()).send(&stage.client).await.frozen();
 }
 
@@ -194,7 +194,7 @@ async fn a_state_that_finds_no_room_is_said_in_words_or_may_be_sent_again_and_no
     for _ in 0..2 {
         asks_for_a_retry(&accepted.send(&stage.client).await);
     }
-    assert_eq!((ledger.claims(), ledger.claim_bytes()), (1, 64), "the round was given back");
+    assert_eq!((ledger.claims(), ledger.claim_bytes()), (1, 64), "the claim on the round was released");
     let _more = ledger.clone().with_claim_bytes(10_000);
     let asked = accepted.send(&stage.client).await.asked();
     let done = asked.accept("sure", json!({"sure": "yes"})).send(&stage.client).await.text();

@@ -1,4 +1,4 @@
-//! How long a question is good for, by a clock that moves when told.
+//! How long a question can be answered, by a clock that the test moves.
 
 use crate::common::{Desk, Reply, Visit, gate::Gate, ledger::Faulty, ring, secs, shop, small};
 use rounds::{
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const EXPIRES: &str = "rounds/expiresInMs";
 
-/// Asks again and again, whatever is answered.
+/// Asks again and again, whatever the answers are.
 fn curious() -> Desk {
     Desk::new(|turn| async move { turn.round()?.ask_form::<bool>("more", "More?") })
 }
@@ -54,7 +54,7 @@ async fn the_deadline_of_a_flow_is_not_extended_by_asking_again() {
         asked = asked.retry().send(&stage.client).await.asked();
         left.push(asked.result()["_meta"][EXPIRES].clone());
     }
-    // Ten minutes each, until what is left of the flow is less than that.
+    // Ten minutes each, until less than that is left of the flow.
     assert_eq!(left, [600_000, 600_000, 600_000, 420_000, 60_000].map(Value::from));
     stage.clock.advance(secs(60));
     asked.retry().send(&stage.client).await.frozen();
@@ -93,7 +93,7 @@ async fn a_question_says_how_long_it_is_good_for_unless_told_not_to() {
 async fn a_leg_that_waits_beyond_the_end_of_its_round_gets_the_reply_and_does_not_run() {
     for waits in [secs(601), secs(660), secs(3599)] {
         let gate = Gate::new();
-        // No lease is renewed and no wait is over within the hour: the two legs meet at the end only.
+        // No lease is renewed and no wait ends within the hour: the two legs meet only at the end.
         let patient = Limits::default().with_wait(secs(3600)).with_lease(secs(3600));
         let stage = Visit::with(gate.shop(), |builder| builder.limits(patient)).await;
         let accepted = stage.order().await.accept("size", small());

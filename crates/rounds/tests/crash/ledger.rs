@@ -1,4 +1,4 @@
-//! A ledger that outlives its process: every step that was taken is a line of a file, and is taken again on start.
+//! A ledger that survives its process: every step is a line of a file, and is replayed on start.
 
 use std::{
     fs::{File, OpenOptions},
@@ -47,7 +47,7 @@ enum Step {
     Release { fence: Fence, dies: bool },
 }
 
-/// What the next round of the same flow begins with.
+/// The spilled state for the next round of the same flow.
 #[derive(Serialize, Deserialize)]
 struct SavedSpill {
     round: u32,
@@ -77,11 +77,11 @@ fn keep(now: Timestamp, until: Timestamp) -> Retention {
 }
 
 impl FileLedger {
-    /// Opens the file, and takes every step in it. `reach` is told of steps that a process may be killed at.
+    /// Opens the file, and replays every step in it. `reach` is called at the steps where a process may be killed.
     pub(crate) async fn open(path: &Path, reach: fn(&str)) -> Self {
         let memory = MemoryLedger::new();
         let lines = std::fs::read_to_string(path).unwrap_or_default();
-        // A last line without an end was being written when the process was killed: it did not happen.
+        // A last line without an end was being written when the process was killed, so its step does not count.
         for line in lines.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             take(&memory, serde_json::from_str(line).unwrap()).await;
         }
@@ -210,7 +210,7 @@ async fn it_passes_the_suite_and_remembers_after_a_restart() {
     let directory = super::directory("ledger");
     let path = directory.join("suite");
     let open = || FileLedger::open(&path, |_| ());
-    // The checks share no flow, so each opens the file that those before it have written.
+    // The checks share no flow, so each opens the file that the earlier ones have written.
     rounds::ledger::suite::run(open).await;
 
     let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: ClaimKind::Round(1) };

@@ -1,10 +1,11 @@
-//! Real processes, killed for real: whatever the moment, a client that comes back gets its booking, and nothing is paid twice.
+//! Real processes, really killed: at every moment, a client that comes back gets its booking, and nothing is paid
+//! twice.
 //!
-//! The test runs its own program again as a server over stdio. Told where to stop, that server says so and waits, and is
-//! killed there (SIGKILL: nothing of it gets to run). The next process has the ledger's file and nothing else. The airline is
-//! a file that belongs to no process.
+//! The test runs its own program again as a server over stdio. That server stops at a given moment, says so, and is
+//! killed there (by SIGKILL, so none of its code runs). The next process has only the ledger's file. The airline is a
+//! file that belongs to no process.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
 mod ledger;
 
@@ -33,7 +34,8 @@ use serde_json::{Value, json};
 
 use crate::ledger::FileLedger;
 
-/// Where a process may be killed. Each leg with a token has one effect, so that these are eight moments of every leg.
+/// The moments at which a process may be killed. Each leg with a token has one effect, so these are eight moments of
+/// every leg.
 const MOMENTS: [&str; 8] = [
     "claimed round",
     "claimed effect",
@@ -45,7 +47,7 @@ const MOMENTS: [&str; 8] = [
     "settled round",
 ];
 
-/// The moments at which the effect has happened and nobody but the airline knows: it is had again, under the same key.
+/// The moments at which the effect has run and only the airline knows: it runs again, under the same key.
 const UNKNOWN: [&str; 2] = ["after the effect", "settling effect"];
 
 #[test]
@@ -87,7 +89,7 @@ fn survives(effect: &str, moment: &str) {
         let keys: Vec<_> = attempts.iter().filter(|(of, _)| of == name).map(|(_, key)| key).collect();
         let expected = if name == effect && UNKNOWN.contains(&moment) { 2 } else { 1 };
         assert_eq!(keys.len(), expected, "{name}, killed at {effect}, {moment}: {attempts:?}");
-        assert!(keys.iter().all(|key| *key == keys[0]), "never again without the same key: {attempts:?}");
+        assert!(keys.iter().all(|key| *key == keys[0]), "an effect runs again only with the same key: {attempts:?}");
     }
     assert_eq!(airline.confirmed(), [("hold".to_owned(), 0), ("charge".to_owned(), 1)].into(), "{moment}");
     fs::remove_dir_all(directory).unwrap();
@@ -110,7 +112,7 @@ fn an_equal_retry_after_the_last_reply_gets_it_from_the_next_process() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A directory of its own for each case.
+/// A new directory for each case.
 fn directory(case: &str) -> PathBuf {
     let name = format!("crash {} {case}", std::process::id()).replace(' ', "-");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -118,7 +120,7 @@ fn directory(case: &str) -> PathBuf {
     directory
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 struct Server {
     process: Child,
     said: BufReader<ChildStdout>,
@@ -136,14 +138,14 @@ impl Server {
             .unwrap();
         let said = BufReader::new(process.stdout.take().unwrap());
         let mut server = Self { process, said };
-        // What the test runner says about itself comes first.
+        // The output of the test runner comes first.
         while server.hear() != READY {}
         server
     }
 
     fn hear(&mut self) -> String {
         let mut line = String::new();
-        assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "the server is gone");
+        assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "the server has ended");
         line.trim_end().to_owned()
     }
 
@@ -173,11 +175,11 @@ impl Server {
         self.request(&method, params)
     }
 
-    /// Sends a retry to a server that stops somewhere, and kills it there.
+    /// Sends a retry to a server that stops at a moment, and kills it there.
     fn killed_while(mut self, retry: &Retry) {
         let (method, params) = retry.clone().into_parts();
         self.tell(&method, &params);
-        assert_eq!(self.hear(), STOPPED, "the server did not come to where it was to be killed");
+        assert_eq!(self.hear(), STOPPED, "the server did not reach the moment at which it should be killed");
         self.kill();
     }
 
@@ -193,14 +195,14 @@ impl Drop for Server {
     }
 }
 
-// What follows runs in the server's process.
+// The rest runs in the server's process.
 
 const DIRECTORY: &str = "ROUNDS_CRASH_DIRECTORY";
 const STOP_AT: &str = "ROUNDS_CRASH_STOP_AT";
 const READY: &str = "ready";
 const STOPPED: &str = "stopped";
 
-/// No test: the program that the tests above start. Without its directory it does nothing.
+/// The program that the tests above start, and not a test itself. Without its directory it does nothing.
 #[test]
 fn the_server() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
@@ -222,7 +224,7 @@ fn the_server() {
     });
 }
 
-/// Says that the process has come to where it is to be killed, and waits for that.
+/// Reports that the process has reached the moment, and waits to be killed.
 fn reach(moment: &str) {
     if std::env::var(STOP_AT).is_ok_and(|stop_at| stop_at == moment) {
         println!("{STOPPED}");
@@ -268,7 +270,7 @@ impl Airline {
     }
 }
 
-/// The airline's own books: a line for every attempt. Two with the same key are one and the same.
+/// The airline's records: a line for every attempt. Two attempts with the same key count as one.
 struct Books {
     file: PathBuf,
 }
@@ -286,7 +288,7 @@ impl Books {
         lines.lines().filter_map(attempt).collect()
     }
 
-    /// What was done, and under which number.
+    /// The confirmed actions, with their numbers.
     fn confirmed(&self) -> BTreeMap<String, usize> {
         let mut keys = Vec::new();
         let mut confirmed = BTreeMap::new();

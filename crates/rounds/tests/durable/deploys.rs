@@ -1,4 +1,4 @@
-//! Deploys in the middle of a flow: old code that gets a new token, and new code that gets an old one.
+//! Deployments during a flow: old code that gets a new token, and new code that gets an old one.
 
 use rounds::{
     Durable, FlowError, durable,
@@ -62,7 +62,7 @@ version!(reworded, |flow| {
     Ok(format!("{quote} {seat} {sure}"))
 });
 
-/// A flow of version one that has its quote and its seat, and asks whether it is sure.
+/// A flow of version one that has its quote and its seat, and asks for confirmation.
 async fn under_way(fleet: &Flights) -> rounds::test::Retry {
     let old = fleet.instance(durable("book", "", one)).await;
     let asked = old.call("book", json!({"to": "Rome"})).await.asked();
@@ -119,7 +119,7 @@ async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_on
     let sure = under_way(&fleet).await;
     let new = fleet.instance(durable("book", "", ask_added_with_care)).await;
     assert_eq!(sure.send(&new).await.text(), "0 no meal 4C true");
-    // Also one whose next question is still open: it was past the change when it was asked.
+    // Also a flow whose next question is still open: it was past the change when it asked.
     let old = fleet.instance(durable("book", "", one)).await;
     let asked = old.call("book", json!({"to": "Rome"})).await.asked();
     let asked = asked.accept("seat", json!({"seat": "2B"})).send(&new).await.asked();
@@ -130,7 +130,7 @@ async fn a_guarded_change_leaves_flows_under_way_as_they_were_and_reaches_new_on
     let asked = asked.accept("meal", json!({"meal": "soup"})).send(&new).await.asked();
     let asked = asked.accept("seat", json!({"seat": "1A"})).send(&new).await.asked();
     assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&new).await.text(), "2 soup 1A true");
-    // And old code that gets a new token finds an entry it does not know.
+    // Old code that gets a new token finds an entry that it does not know.
     let asked = new.call("book", json!({"to": "Rome"})).await.asked();
     let old = fleet.instance(durable("book", "", one)).await;
     asked.accept("meal", json!({"meal": "soup"})).send(&old).await.frozen();
@@ -150,7 +150,7 @@ async fn a_question_that_was_reworded_ends_the_flow_by_its_name_whether_it_is_op
             let told = error["message"].as_str().unwrap();
             assert!(told.starts_with("the question `seat` has changed since it was asked"), "{told}");
         }
-        assert_eq!(answered.send(&old).await.error()["code"], -32603, "the flow is over");
+        assert_eq!(answered.send(&old).await.error()["code"], -32603, "the flow has ended");
     }
     assert_eq!((fleet.world.count("quote"), fleet.events.refusals()), (2, vec![]));
 }
@@ -206,11 +206,11 @@ async fn a_saved_journal_tells_before_a_deploy_what_becomes_of_flows_under_way()
     ] {
         assert_eq!(replay(&fleet.server(today), "book", to_rome(), &saved).await, becomes);
     }
-    // Of one that came back from a checkpoint nothing is open.
+    // Nothing is open in a flow that returned from a checkpoint.
     let back = format!("{}\"open\":[]}}", saved.split("\"open\"").next().unwrap());
     let live = replay(&fleet.server(durable("book", "", charged)), "book", to_rome(), &back).await;
     assert_eq!(live, Replayed::Live { effect: "charge".to_owned() });
-    assert_eq!((fleet.world.count("quote"), fleet.world.count("charge")), (1, 0), "a replay has no effects");
+    assert_eq!((fleet.world.count("quote"), fleet.world.count("charge")), (1, 0), "a replay runs no effects");
     assert_eq!(fleet.server(durable("book", "", one)).waiting_calls(), 0);
 }
 

@@ -1,5 +1,5 @@
-//! Effects that fail and handlers that go on from there: the next leg meets the same failure, and no effect runs before its answer
-//! is read.
+//! Effects that fail and handlers that continue: the next leg sees the same failure, and no effect runs before its
+//! answer is read.
 
 use rmcp::{ErrorData, model::ErrorCode};
 use rounds::{Durable, FlowError, Limits, Rounds, durable, observe::Refusal, test::Client};
@@ -20,7 +20,7 @@ async fn charge(airline: &Airline, key: &str) -> Result<String, FlowError> {
     }
 }
 
-/// Charges, and asks the person whether to try again for as long as that fails.
+/// Charges, and asks the user whether to try again as long as that fails.
 async fn pay(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
     loop {
         match flow.try_once("charge", charge).await {
@@ -122,7 +122,7 @@ async fn a_failure_that_ends_the_leg_with_a_retry_leaves_the_effect_to_the_retry
     assert_eq!(paid.send(&instance().await).await.text(), "charge 1");
 }
 
-/// Nothing has changed by the time of the retry, which would meet the same record.
+/// Nothing has changed by the time of the retry, which would find the same record.
 #[tokio::test]
 async fn a_recorded_failure_that_ends_the_call_does_not_ask_for_a_retry() {
     async fn gives_up(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
@@ -145,7 +145,7 @@ async fn a_recorded_failure_that_ends_the_call_does_not_ask_for_a_retry() {
     assert_eq!(fleet.world.count("charge"), 1);
 }
 
-/// The world is asked outside of a `once`, and answers otherwise on the next leg.
+/// An outside condition is read without `once`, and has changed on the next leg.
 #[tokio::test]
 async fn an_answer_is_not_read_by_a_handler_that_takes_another_way() {
     macro_rules! strays_to {
@@ -160,7 +160,7 @@ async fn an_answer_is_not_read_by_a_handler_that_takes_another_way() {
             }
         };
     }
-    // What a static outside of the flow says.
+    // A static outside of the flow.
     static SEEN: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
     fn seen() -> String {
         SEEN.lock().unwrap().clone()
@@ -218,7 +218,7 @@ async fn a_leg_that_comes_back_from_a_checkpoint_comes_to_the_checkpoint_first()
     assert_eq!((fleet.events.refusals(), fleet.world.count("charge")), (vec![Refusal::Diverged], 0));
 }
 
-/// A question that is polled and given up in the same breath is neither asked nor an entry, on any leg.
+/// A question that is polled and dropped at once is neither asked nor recorded, on any leg.
 #[tokio::test]
 async fn a_question_that_is_given_up_before_it_is_sent_does_not_stand_in_the_way() {
     async fn given_up(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
@@ -245,7 +245,7 @@ async fn a_question_that_is_given_up_before_it_is_sent_does_not_stand_in_the_way
     assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&client).await.text(), "true");
 }
 
-/// What became of the question after something that cannot be recorded.
+/// The outcome of a question after an effect that cannot be recorded.
 async fn refused(route: rmcp::handler::server::tool::ToolRoute<Airline>) -> String {
     let fleet = Flights::new();
     fleet.world.gate.add_permits(1);
@@ -339,7 +339,8 @@ async fn after_what_cannot_be_recorded_no_question_is_sent_and_the_handler_is_to
     }
 }
 
-/// Both questions leave together or not at all: also the one that was open before the answer to the other came.
+/// Both questions are sent together or not at all, including the one that was open before the answer to the other
+/// arrived.
 #[tokio::test]
 async fn an_answer_that_is_too_large_to_record_keeps_the_others_from_being_asked_again() {
     async fn both(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {

@@ -1,4 +1,4 @@
-//! What a durable flow does, leg by leg.
+//! A durable flow, leg by leg.
 
 use std::time::{Duration, SystemTime};
 
@@ -170,7 +170,7 @@ async fn a_checkpoint_puts_all_so_far_into_the_clients_hands() {
     assert_eq!(fleet.world.count("charge"), 0);
     let second = first.retry().send(&instance().await).await.asked();
     assert_eq!(fleet.world.count("charge"), 1);
-    // The client never got that, and comes back with what it has.
+    // The client never received that, and sends what it has.
     let again = first.retry().send(&instance().await).await.asked();
     assert_eq!(again.result()["requestState"], second.result()["requestState"]);
     assert_eq!(second.retry().send(&instance().await).await.text(), "charge 0");
@@ -208,7 +208,7 @@ async fn what_could_not_be_asked_stays_so_on_later_legs() {
     let client = fleet.instance(durable("book", "", defaulted)).await;
     let asked = client.declaring(json!({"elicitation": {"url": {}}})).call("book", to_rome()).await.asked();
     assert_eq!(asked.keys(), ["url"]);
-    // This client can do forms from here on; the seat is settled all the same.
+    // From here on this client supports forms, but the seat is already recorded.
     let asked = asked.retry().respond("url", json!({"action": "accept"})).send(&client).await.asked();
     assert_eq!(asked.keys(), ["meal"]);
     assert_eq!(asked.accept("meal", json!({"meal": "soup"})).send(&client).await.text(), "any soup");
@@ -278,13 +278,13 @@ async fn a_forged_journal_is_no_journal() {
     });
     forged.send(&client).await.frozen();
     assert_eq!(fleet.events.refusals(), [Refusal::Tampered]);
-    // Answers to what was not asked yet are not taken for answers.
+    // Answers to questions that were not asked yet do not count.
     let early = asked.accept("seat", json!({"seat": "4C"})).accept("confirm", json!({"confirm": true}));
     assert_eq!(early.send(&client).await.asked().keys(), ["confirm"]);
     assert_eq!(fleet.world.count("charge"), 0);
 }
 
-/// An effect after each answer; the last round is answered when the record of the first effect is gone.
+/// An effect after each answer; the last round is answered when the record of the first effect has been deleted.
 #[tokio::test]
 async fn the_journal_knows_an_effect_for_longer_than_the_ledger_does() {
     async fn stepwise(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
@@ -298,12 +298,12 @@ async fn the_journal_knows_an_effect_for_longer_than_the_ledger_does() {
     let fleet = Flights::new();
     let client = fleet.instance(durable("x", "", stepwise)).await;
     let mut asked = client.call("x", to_rome()).await.asked();
-    assert_eq!(fleet.ledger.claims(), 0, "a question that waits needs no record");
+    assert_eq!(fleet.ledger.claims(), 0, "an open question needs no record");
     for key in ["a", "b"] {
         fleet.clock.advance(Duration::from_secs(590));
         asked = asked.accept(key, json!({key: "go on"})).send(&client).await.asked();
     }
-    assert_eq!(fleet.ledger.claims(), 2, "a round and its effect, and nothing of the round before");
+    assert_eq!(fleet.ledger.claims(), 2, "a round and its effect, and no record of the round before");
     fleet.clock.advance(Duration::from_secs(590));
     assert_eq!(asked.accept("c", json!({"c": "go on"})).send(&client).await.text(), "[0, 0, 0]");
     assert_eq!(["a", "b", "c"].map(|key| fleet.world.count(key)), [1, 1, 1]);

@@ -1,4 +1,4 @@
-//! Durable handlers whose client goes away while a leg is in flight.
+//! Durable handlers whose client disconnects while a leg is in flight.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn a_durable_handler_has_the_grace_period_and_then_its_round_is_free_for_a
     let leg = asked.accept("confirm", json!({"confirm": true})).start(&client).await;
     fleet.world.reached.acquire().await.unwrap().forget();
     leg.cancel().await;
-    // Two leases, of the round and of the effect, and the grace period.
+    // The timers of two leases, of the round and of the effect, and of the grace period.
     fleet.clock.until_asleep(3).await;
     fleet.clock.advance(Duration::from_millis(4999));
     asked.decline("confirm").send(&client).await.frozen();
@@ -52,7 +52,11 @@ async fn a_durable_handler_has_the_grace_period_and_then_its_round_is_free_for_a
     let retry = asked.decline("confirm").start(&client).await;
     fleet.events.until(3, STARTED).await;
     fleet.world.gate.add_permits(1);
-    assert_eq!(retry.finish().await.text(), "charge 0, letter 0", "the effect had begun, and the handler ignores a no");
+    assert_eq!(
+        retry.finish().await.text(),
+        "charge 0, letter 0",
+        "the effect had begun, and the handler ignores the cancellation"
+    );
     assert_eq!(fleet.world.count("charge"), 1);
 }
 
@@ -148,5 +152,5 @@ async fn a_cancelled_leg_that_waited_for_the_effect_of_another_does_not_go_on_wi
         tokio::task::yield_now().await;
     }
     assert_eq!((fleet.world.count("charge"), fleet.world.count("letter")), (1, 0));
-    assert_eq!(paid.send(&client).await.text(), "charge 0, letter 0", "only the leg that was answered went on");
+    assert_eq!(paid.send(&client).await.text(), "charge 0, letter 0", "only the answered leg continued");
 }

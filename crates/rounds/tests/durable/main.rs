@@ -1,6 +1,6 @@
-//! Durable handlers: linear code whose every leg may land on another instance.
+//! Durable handlers: linear code, each leg of which may reach another instance.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
 mod deploys;
 mod failures;
@@ -44,17 +44,17 @@ impl ServerHandler for Airline {
     }
 }
 
-/// What is outside of every process: it outlives them, and counts.
+/// The world outside of every process: it survives them, and counts.
 struct World {
     effects: Mutex<BTreeMap<String, usize>>,
     keys: Mutex<Vec<String>>,
-    /// Closed, it holds up whoever comes to it.
+    /// While it is closed, it blocks every effect.
     gate: Semaphore,
     reached: Semaphore,
 }
 
 impl World {
-    /// An effect, and how often it was had before.
+    /// Runs an effect, and returns how often it ran before.
     fn have(&self, effect: &str) -> usize {
         let mut effects = self.effects.lock().unwrap();
         let count = effects.entry(effect.to_owned()).or_default();
@@ -77,12 +77,12 @@ struct Trip {
     to: String,
 }
 
-/// Instances that share their keys and their ledger, and nothing else.
+/// Instances that share only their keys and their ledger.
 struct Flights {
     fleet: Fleet,
     events: Events,
     world: Arc<World>,
-    /// None, unless a test is about it.
+    /// `None`, unless a test is about it.
     grace: Duration,
 }
 
@@ -103,7 +103,7 @@ impl Flights {
         builder.observe(self.events.clone()).build().unwrap()
     }
 
-    /// A new instance with this tool, and a client of its own.
+    /// A new instance with this tool, and a new client.
     async fn instance(&self, route: ToolRoute<Airline>) -> Client {
         Client::modern(self.server(route)).await
     }

@@ -1,4 +1,4 @@
-//! What a durable handler is not to do, and what happens when it does.
+//! What a durable handler must not do, and what happens when it does.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -38,10 +38,10 @@ async fn waiting_for_anything_but_the_flow_is_told_to_move_into_a_once() {
     }
 }
 
-/// A server that has its own affairs before and after its handlers.
+/// A server that runs code of its own before and after its handlers.
 struct Wary {
     router: ToolRouter<Self>,
-    /// What it answers in its handler's place, once.
+    /// What it answers once instead of its handler.
     instead: Mutex<Option<CallToolResult>>,
 }
 
@@ -80,7 +80,7 @@ async fn what_a_server_waits_for_around_its_handler_is_its_own_affair() {
     let said = |text: &str| vec![ContentBlock::text(text)];
     assert_eq!(answered(None).await.text(), "4C fish");
     assert_eq!(answered(Some(CallToolResult::error(said("too many calls")))).await.text(), "too many calls");
-    // This would be the end of a handler that forgets what it has been through.
+    // This would end a handler that does not remember its earlier legs.
     answered(Some(CallToolResult::success(said("booked")))).await.frozen();
 }
 
@@ -102,7 +102,7 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
 
 #[tokio::test]
 async fn combinators_that_poll_the_flow_do_not_trip_it() {
-    /// Wants to be polled again at once, a few times.
+    /// Asks to be polled again at once, a few times.
     async fn busy() {
         for _ in 0..5 {
             let mut yielded = false;

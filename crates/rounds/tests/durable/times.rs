@@ -1,4 +1,4 @@
-//! Questions with a time of their own.
+//! Questions with their own timeout.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A hold that lasts for half a minute, and a seat for as long as a round lives.
+/// A hold that lasts for half a minute, and a seat that lasts as long as a round.
 async fn hold(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
     let held = flow.confirm("Hold it?").key("hold").within(secs(30)).await;
     let held = match held {
@@ -41,7 +41,7 @@ async fn an_answer_that_comes_too_late_is_not_taken_on_any_later_leg() {
         let seat = yes.send(&instance().await).await.asked();
         assert_eq!(seat.message("seat"), format!("{held}. Which seat?"), "after {after} s");
         assert_eq!(seat.result()["_meta"][EXPIRES], json!(600_000));
-        // A retry, and a leg that goes through it again.
+        // A retry, and a leg that replays it.
         fleet.clock.advance(secs(40));
         if after < 500 {
             assert_eq!(yes.send(&instance().await).await.asked().state(), seat.state());
@@ -94,7 +94,7 @@ async fn a_patient_question_lets_its_round_live_longer() {
     assert_eq!(asked.accept("confirm", json!({"confirm": true})).send(&client).await.text(), "true");
 }
 
-/// Two at once, one of which has less time, and a value for it.
+/// Two questions at the same time. One has a shorter timeout, and a default value.
 async fn both(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> {
     let meal = flow.form::<String>("Which meal?").key("meal").within(secs(30)).or("none".to_owned());
     let (seat, meal) = flow.all((flow.form::<String>("Which seat?").key("seat"), meal)).await?;
@@ -117,12 +117,12 @@ async fn with_two_questions_each_is_told_its_own_time_and_only_one_is_too_late()
         let done = sure.accept("confirm", json!({"confirm": true})).send(&instance().await).await;
         assert_eq!(done.text(), format!("4C {meal} true"));
     }
-    // The one that is left is told what is left of its time.
+    // The remaining question carries the rest of its time.
     let asked = instance().await.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(10));
     let meal = asked.accept("seat", json!({"seat": "4C"})).send(&instance().await).await.asked();
     assert_eq!((meal.keys(), &meal.result()["_meta"][EXPIRES]), (vec!["meal"], &json!(20_000)));
-    assert_eq!(own(&meal, "meal"), Value::Null, "it is that of the round");
+    assert_eq!(own(&meal, "meal"), Value::Null, "it is the lifetime of the round");
     fleet.clock.advance(secs(20));
     let sure = meal.accept("meal", json!({"meal": "soup"})).send(&instance().await).await.asked();
     assert_eq!(sure.accept("confirm", json!({"confirm": true})).send(&instance().await).await.text(), "4C none true");
@@ -142,7 +142,7 @@ async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
     assert_eq!(asked.decline("meal").send(&client).await.text(), "The user declined: Which meal?");
     let asked = client.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(30));
-    assert_eq!(asked.decline("meal").send(&client).await.text(), "none", "this no came too late");
+    assert_eq!(asked.decline("meal").send(&client).await.text(), "none", "this refusal arrived too late");
     let client = fleet.instance(durable("book", "", argument)).await;
     let asked = client.call("book", to_rome()).await.asked();
     fleet.clock.advance(secs(30));
@@ -150,7 +150,7 @@ async fn a_value_for_a_question_stands_in_for_its_time_and_not_for_a_no() {
     assert_eq!(
         late.text(),
         "The user did not answer in time: Which meal?",
-        "the model does not answer for the person then"
+        "the model does not answer for the user then"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What is asked, and what an answer gives.
+//! Questions, and the values of their answers.
 
 use rmcp::schemars;
 use rounds::{
@@ -299,7 +299,7 @@ async fn a_person_who_never_gets_it_right_meets_the_limit_of_rounds_too() {
         done.text(),
         "this call has asked 2 times, which is the limit: start it again, or raise `Limits::with_rounds`"
     );
-    assert_eq!(stage.server.waiting_calls(), 0, "and nobody waits any more");
+    assert_eq!(stage.server.waiting_calls(), 0, "no call waits any more");
 }
 
 #[tokio::test]
@@ -322,11 +322,11 @@ async fn the_same_retry_gets_the_same_reply_and_another_is_refused() {
     let first = asked.accept("a", json!({"a": "metric"}));
     let second = first.send(&client).await.asked();
     let again = first.send(&client).await.asked();
-    assert_eq!(again.result(), second.result(), "going back to an older token gives the same next question");
+    assert_eq!(again.result(), second.result(), "an older token gives the same next question");
     asked.accept("a", json!({"a": "imperial"})).send(&client).await.frozen();
     let last = second.accept("b", json!({"b": "metric"}));
     assert_eq!(last.send(&client).await.text(), "Metric Metric");
-    assert_eq!(last.send(&client).await.text(), "Metric Metric", "also after the handler has ended");
+    assert_eq!(last.send(&client).await.text(), "Metric Metric", "the same after the handler has ended");
     second.decline("b").send(&client).await.frozen();
     assert_eq!(stage.events.runs("x"), 1);
 }
@@ -381,5 +381,5 @@ async fn an_argument_is_found_whichever_kind_of_question_cannot_be_asked() {
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({"second": "imperial"})).await.asked();
     let done = asked.accept("first", json!({"first": "metric"})).send(&client.declaring(json!({}))).await;
-    assert_eq!(done.text(), "Metric Imperial", "also when the client has stopped declaring forms");
+    assert_eq!(done.text(), "Metric Imperial", "the same when the client has stopped declaring forms");
 }

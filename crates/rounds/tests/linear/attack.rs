@@ -1,4 +1,4 @@
-//! What a hostile client, an unlucky moment or a careless handler can do, and what must not come of it.
+//! What a hostile client, an unlucky moment or a careless handler can do, and what must not result from it.
 
 use std::{
     future::poll_fn,
@@ -29,7 +29,7 @@ use super::{Count, Tool, Units, stage, stage_with, units, units_until, without_g
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Panics when it is dropped, unless that is part of a panic.
+/// Panics when it is dropped, unless a panic drops it.
 struct Landmine;
 
 impl Drop for Landmine {
@@ -38,7 +38,7 @@ impl Drop for Landmine {
     }
 }
 
-/// Does not wait itself but for a task that does, so that nothing else wakes it.
+/// Waits only through a task that waits, so that nothing else wakes it.
 async fn mined(ask: Ask) -> Result<String, FlowError> {
     let _landmine = Landmine;
     for _ in 0..2 {
@@ -72,7 +72,7 @@ async fn a_legacy_client_is_told_of_a_withdrawn_question_while_the_handler_goes_
     let stage = stage(move |ask: Ask| {
         let (go_on, gate) = (signal.clone(), closed.clone());
         async move {
-            // Another task waits for the answer, so that nobody wakes this one when it drops the question.
+            // Another task waits for the answer, so that dropping the question does not wake this one.
             let question = Arc::new(Mutex::new(Some(ask.form::<Units>("Which units?").into_future())));
             let shared = question.clone();
             tokio::spawn(poll_fn(move |cx| match &mut *shared.lock().unwrap() {
@@ -91,7 +91,7 @@ async fn a_legacy_client_is_told_of_a_withdrawn_question_while_the_handler_goes_
     go_on.notify_one();
     let withdrawn = client.notified("notifications/cancelled").await;
     assert_eq!(&withdrawn["params"]["requestId"], pushed.id());
-    // Too late, and nobody minds.
+    // Too late, which is harmless.
     pushed.answer(json!({"action": "accept", "content": {"units": "metric"}})).await;
     gate.add_permits(1);
     assert_eq!(leg.finish().await.text(), "never mind");
@@ -119,9 +119,9 @@ async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
     let second = retry.start(&client).await;
     stage.events.until(1, |station| *station == Station::Waiting).await;
     first.cancel().await;
-    // An answered request behind the cancellation shows that it was read.
+    // An answered request after the cancellation shows that the cancellation was read.
     let _ = client.request("tools/list", json!({})).await;
-    assert_eq!(dropped.get(), 0, "it goes on for the second");
+    assert_eq!(dropped.get(), 0, "it continues for the second");
     second.cancel().await;
     stage.events.until(1, |station| *station == Station::Ended(Outcome::Cancelled)).await;
     // It is noticed when the lease is renewed.
@@ -132,7 +132,7 @@ async fn a_handler_ends_when_the_leg_it_went_on_for_is_cancelled_too() {
     assert_eq!(stage.server.waiting_calls(), 0);
 }
 
-/// A guard that asks one question on its own account, waits for another, and then asks a third.
+/// A guard that builds one question itself, waits for another, and then asks a third.
 struct Mixed;
 
 impl ServerHandler for Mixed {
@@ -172,7 +172,7 @@ async fn what_a_guard_was_given_is_not_lost_when_it_waits_before_it_asks_again()
     assert_eq!(events.runs("x"), 3);
 }
 
-/// Keeps the context of its call, and wants nothing of its client.
+/// Keeps the context of its call, and asks its client nothing.
 struct Keeping(Arc<Mutex<Option<RequestContext<RoleServer>>>>);
 
 impl ServerHandler for Keeping {
@@ -238,7 +238,7 @@ async fn a_full_ledger_keeps_no_handler_from_asking_and_its_answer_may_be_sent_a
     assert_eq!((ledger.claims(), stage.events.refusals()), (1, vec![]));
 }
 
-/// A ledger that forgets everything at once, as a store that was restarted and was meant to be kept in memory only.
+/// A ledger that loses everything at once, like an in-memory store that was restarted.
 struct Forgetful(MemoryLedger);
 
 impl Ledger for Forgetful {
@@ -313,7 +313,7 @@ async fn no_question_from_another_thread_is_overlooked() {
         let mut said = Vec::new();
         for turn in 0..3 {
             let other = ask.clone();
-            // A thread of its own, with nothing to slow it down: it asks while the driver is anywhere.
+            // A separate thread without delays, so that it asks at every point of the driver.
             let thread = tokio::task::spawn_blocking(move || {
                 let dropped = other.form::<Units>("Dropped?").key("dropped").into_future();
                 drop(dropped);
@@ -383,14 +383,14 @@ async fn a_handler_that_expires_just_as_a_leg_arrives_answers_or_is_gone() {
             assert_eq!(leg.text(), "Metric");
         }
     }
-    // A leg that comes too late is refused by its token alone; the handler learns of its own end in its own task.
+    // A late leg is rejected by its token alone; the handler learns of its end in its own task.
     let gone = async {
         while stage.server.waiting_calls() > 0 {
             tokio::task::yield_now().await;
         }
     };
     let gone = tokio::time::timeout(MINUTE, gone).await;
-    assert!(gone.is_ok(), "{} handlers still wait", stage.server.waiting_calls());
+    assert!(gone.is_ok(), "{} handlers are still waiting", stage.server.waiting_calls());
 }
 
 #[tokio::test]
@@ -407,7 +407,7 @@ async fn thousands_of_questions_that_are_asked_and_dropped_leave_nothing_behind(
     });
     let modern = Client::modern(stage.server.clone()).await;
     let mut leg = modern.call("x", json!({})).await;
-    // The first round may hold any of them; whatever it was, it is asked for again, or withdrawn.
+    // The first round may hold any of them. Each is then asked again or withdrawn.
     let asked = leg.asked();
     leg = asked.retry().send(&modern).await;
     let asked = leg.asked();
@@ -435,7 +435,7 @@ async fn nothing_is_left_of_a_flow_that_has_ended() {
     let expired = client.call("x", json!({})).await.asked();
     stage.clock.advance(MINUTE * 10);
     expired.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
-    assert_eq!((kept.strong_count(), stage.server.waiting_calls()), (1, 0), "only the tool itself has it");
+    assert_eq!((kept.strong_count(), stage.server.waiting_calls()), (1, 0), "only the tool itself holds it");
     for ask in asks.lock().unwrap().drain(..) {
         assert!(ask.peer().is_none());
     }
@@ -449,7 +449,7 @@ async fn nothing_is_left_of_a_flow_that_has_ended() {
 fn a_runtime_that_is_shut_down_takes_its_waiting_handlers_with_it() {
     for mut flavor in [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()] {
         let dropped = Count::default();
-        // Of tokio's time, which ends with the runtime.
+        // From tokio's clock, which ends with the runtime.
         let stage = stage_with(units_until(&dropped), |builder| builder.clock(SystemClock));
         let runtime = flavor.enable_all().build().unwrap();
         let asked = runtime.block_on(async {
@@ -600,13 +600,13 @@ struct Busy {
     place: Place,
 }
 
-/// Where the effect is had.
+/// Where the effect runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     AfterAQuestion,
-    /// After one, and together with another.
+    /// After an effect, and together with another.
     BesideAQuestion,
-    /// After a question, in a task of its own.
+    /// After a question, in a separate task.
     InATask,
 }
 
@@ -665,7 +665,7 @@ async fn an_effect_that_has_begun_after_a_question_comes_to_its_end_when_its_leg
     let leg = asked.accept("units", json!({"units": "metric"})).start(&client).await;
     begun.reaches(1).await;
     leg.cancel().await;
-    // An answered request behind the cancellation shows that it was read.
+    // An answered request after the cancellation shows that the cancellation was read.
     let _ = client.request("tools/list", json!({})).await;
     comes_to_its_end(gate, done, dropped).await;
 }
@@ -686,7 +686,7 @@ async fn an_effect_comes_to_its_end_when_what_is_asked_beside_it_may_not_be_aske
     comes_to_its_end(gate, done, dropped).await;
 }
 
-/// Drops a leg when it is told to.
+/// Drops a leg when the test asks for it.
 struct Impatient {
     server: Rounds<Busy>,
     now: Arc<Notify>,

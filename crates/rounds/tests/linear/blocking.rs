@@ -1,4 +1,5 @@
-//! Questions in calls that block a thread: an error at once where the handler's own thread is blocked, and an answer everywhere else.
+//! Questions in calls that block a thread: an error at once if the handler's own thread is blocked, and an answer
+//! everywhere else.
 
 use std::{
     pin::Pin,
@@ -23,7 +24,7 @@ const BLOCKING: [fn(Ask) -> Result<String, FlowError>; 4] = [
     |ask| task::block_in_place(|| Handle::current().block_on(units(ask))),
     |ask| futures::executor::block_on(units(ask)),
     |ask| task::block_in_place(|| tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(units(ask))),
-    // In the middle of something that has a waker of its own.
+    // Inside a future that has a waker of its own.
     |ask| {
         let many = FuturesUnordered::from_iter([units(ask)]);
         let mut said = futures::executor::block_on(many.collect::<Vec<_>>());
@@ -31,7 +32,7 @@ const BLOCKING: [fn(Ask) -> Result<String, FlowError>; 4] = [
     },
 ];
 
-/// What takes longer than this hangs.
+/// A call that takes longer than this hangs.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
 }
@@ -62,7 +63,7 @@ async fn a_handler_that_was_told_so_can_still_ask_as_it_should() {
         let stage = stage(move |ask: Ask| async move {
             assert!(matches!(block(ask.clone()), Err(FlowError::Blocked)));
             let first = units(ask.clone()).await?;
-            // It has waited, and goes on in another leg.
+            // It has waited, and continues in another leg.
             assert!(matches!(block(ask.clone()), Err(FlowError::Blocked)));
             Ok(format!("{first} {}", units(ask).await?))
         });
@@ -82,7 +83,7 @@ async fn a_question_that_blocks_its_handler_between_two_legs_fails_at_once_too()
         let told = counted.clone();
         async move {
             let blocks = async {
-                // Nobody answers the first question: this runs when its leg is over.
+                // The first question is not answered: this runs when its leg has ended.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 assert!(matches!(BLOCKING[0](ask.clone()), Err(FlowError::Blocked)));
                 told.up();
@@ -120,7 +121,7 @@ async fn a_durable_question_that_blocks_its_handler_fails_at_once() {
 
 type Answered = BoxFuture<'static, Result<String, FlowError>>;
 
-/// The ways to wait for a question with another waker than the handler's, all of them in order.
+/// The ways to wait for a question with another waker than the handler's, in order.
 const COMBINED: [fn(Ask) -> Answered; 9] = [
     |ask| Box::pin(async { FuturesUnordered::from_iter([units(ask)]).next().await.expect("there is one") }),
     |ask| {
@@ -157,7 +158,7 @@ const COMBINED: [fn(Ask) -> Answered; 9] = [
     },
     |ask| {
         Box::pin(async move {
-            assert!(units(ask.clone()).now_or_never().is_none(), "it is not answered at once");
+            assert!(units(ask.clone()).now_or_never().is_none(), "the question is not answered at once");
             units(ask).await
         })
     },

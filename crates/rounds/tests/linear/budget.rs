@@ -21,7 +21,7 @@ use super::{Units, stage_with, units};
 
 const KIB: usize = 1024;
 
-/// As principal, or as nobody in particular, whatever the test says.
+/// Requests with a principal or without one, as the test says.
 #[derive(Clone, Default)]
 struct Caller(Arc<Mutex<Option<&'static str>>>);
 
@@ -73,7 +73,7 @@ async fn a_server_without_principals_has_all_its_places_for_everybody() {
     assert_refused(&client.call("x", json!({})).await, "too many calls are waiting for an answer (limit 4)");
 }
 
-/// Its principal is a value in the request's extensions, as middleware leaves it.
+/// The principal is a value in the request's extensions, where middleware puts it.
 struct SignedIn<H> {
     rounds: Rounds<H>,
     caller: Caller,
@@ -111,7 +111,7 @@ async fn from_the_first_principal_on_callers_without_one_get_no_more_than_half()
     assert_refused(&client.call("x", json!({})).await, "too many calls are waiting for an answer (limit 4)");
     caller.is(Some("bob"));
     let _ = client.call("x", json!({})).await.asked();
-    assert_eq!(stage.server.waiting_calls(), 7, "those that wait go on waiting");
+    assert_eq!(stage.server.waiting_calls(), 7, "the waiting calls are not affected");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn however_a_call_ends_it_counts_for_nothing_any_more() {
     while stage.server.waiting_calls() > 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(stage.server.waiting_bytes(), 0, "nobody came back");
+    assert_eq!(stage.server.waiting_bytes(), 0, "no client came back");
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn what_waits_for_a_push_counts_as_well() {
     assert_eq!(stage.server.waiting_bytes(), 0);
 }
 
-/// Looks for an answer that nobody asked for, before it asks and after that. It may keep the context of its request.
+/// Reads an unsolicited answer, before it asks and after that. It may keep the context of its request.
 struct Uninvited {
     keeps_context: bool,
 }
@@ -299,7 +299,7 @@ async fn what_a_client_put_into_meta_counts_as_long_as_the_handler_keeps_its_con
     }
 }
 
-/// A guard that asks twice, and says what it was given to work with.
+/// A guard that asks twice, and returns what it was given.
 struct Guard;
 
 impl ServerHandler for Guard {

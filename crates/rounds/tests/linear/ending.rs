@@ -1,4 +1,4 @@
-//! How a waiting handler ends when it is not answered: by idleness, by deadline, by caps, by cancellation, by panic.
+//! How a waiting handler ends without an answer: by idleness, deadline, limits, cancellation or panic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{Count, Stage, Tool, Units, stage, stage_with, units, without_grace};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A handler that counts when it is dropped.
+/// A handler that counts its drops.
 fn counted(
     dropped: &Count,
 ) -> impl Fn(Ask) -> rounds::time::BoxFuture<'static, Result<String, FlowError>> + Send + Sync + use<> {
@@ -55,7 +55,7 @@ async fn every_round_has_its_own_time_and_the_flow_has_a_deadline() {
     let asked = client.call("x", json!({})).await.asked();
     stage.clock.advance(MINUTE * 9);
     let asked = asked.accept("units", json!({"units": "metric"})).send(&client).await.asked();
-    assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(6 * 60 * 1000), "no longer than the flow");
+    assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(6 * 60 * 1000), "not longer than the flow");
     stage.clock.advance(MINUTE * 6);
     dropped.reaches(1).await;
     asked.accept("sure", json!({"sure": "metric"})).send(&client).await.frozen();
@@ -107,7 +107,7 @@ async fn as_many_handlers_wait_as_may_and_no_more() {
 
 #[tokio::test]
 async fn one_principal_cannot_take_all_the_places() {
-    // Whoever the test says it is.
+    // The principal that the test sets.
     let who = Arc::new(std::sync::Mutex::new("alice"));
     let caller = who.clone();
     let identify = move |_: &RequestContext<RoleServer>| Some(Principal::new(*caller.lock().unwrap()));
@@ -171,7 +171,7 @@ async fn a_leg_that_is_cancelled_while_an_equal_one_waits_goes_on_for_it() {
         tokio::task::yield_now().await;
     }
     first.cancel().await;
-    // An answered request behind the cancellation shows that it was read.
+    // An answered request after the cancellation shows that the cancellation was read.
     let _ = client.request("tools/list", json!({})).await;
     gate.add_permits(1);
     assert_eq!(second.finish().await.text(), "Metric");
@@ -218,8 +218,8 @@ async fn a_restart_ends_the_flow_with_the_frozen_error_and_another_instance_leav
     let retry = asked.accept("units", json!({"units": "metric"}));
     retry.send(&elsewhere).await.frozen();
     assert_eq!(events.refusals(), [Refusal::FrameGone]);
-    assert_eq!(retry.send(&here).await.text(), "Metric", "whoever has the handler can still go on");
-    assert_eq!(retry.send(&elsewhere).await.text(), "Metric", "and its reply is known everywhere");
+    assert_eq!(retry.send(&here).await.text(), "Metric", "the instance that has the handler can still continue");
+    assert_eq!(retry.send(&elsewhere).await.text(), "Metric", "its reply is known everywhere");
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn what_a_handler_started_is_told_when_it_has_ended() {
                 told.up();
             });
             let units: Units = ask.form("Which units?").await?;
-            assert!(!context.ct.is_cancelled(), "the first leg is over, and the handler is not");
+            assert!(!context.ct.is_cancelled(), "the first leg has ended, and the handler has not");
             Ok(rounds::text(format!("{units:?}")))
         }
     }
@@ -273,6 +273,10 @@ async fn a_handlers_own_error_that_looks_like_a_retry_is_passed_on_as_it_is() {
     let client = Client::modern(stage.server.clone()).await;
     let retry = client.call("x", json!({})).await.asked().accept("units", json!({"units": "metric"}));
     for _ in 0..2 {
-        assert_eq!(retry.send(&client).await.error()["message"], "mine", "it is the reply, and is given again");
+        assert_eq!(
+            retry.send(&client).await.error()["message"],
+            "mine",
+            "the error is the reply, and a retry gets it again"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Which handler serves a request: one for all, one for each legacy session, or one for each flow as well.
+//! Which handler serves a request: one for all requests, one for each legacy session, or one for each flow as well.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 use super::http::{Http, next};
 
-/// A handler that knows its own name, and what it was told.
+/// A handler with a name and a notepad.
 struct Pad {
     tool_router: ToolRouter<Self>,
     name: usize,
     notes: Mutex<Vec<String>>,
 }
 
-/// How many of them there are.
+/// Number of handlers.
 #[derive(Clone, Default)]
 struct Made(Arc<AtomicUsize>);
 
@@ -41,7 +41,7 @@ impl Made {
 }
 
 impl Pad {
-    /// Notes this, and says what is on the pad and which one it is.
+    /// Writes a note, and returns all notes and the handler's name.
     fn note(&self, note: &str) -> String {
         let mut notes = self.notes.lock().unwrap();
         notes.push(note.to_owned());
@@ -97,7 +97,7 @@ fn per_flow() -> (Rounds<Pad>, Made) {
     (Rounds::builder(made.pad()).per_flow(move || factory.pad()).build().unwrap(), made)
 }
 
-/// What a tool says in a session.
+/// The text of a tool's result in a session.
 async fn said(session: &Http<Pad>, tool: &str) -> String {
     let call = json!({"id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}});
     let mut stream = session.legacy(call).await;
@@ -110,7 +110,7 @@ async fn said(session: &Http<Pad>, tool: &str) -> String {
     message["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {message}")).to_owned()
 }
 
-/// What a modern client is told by a tool in the end, with a yes to whatever it asks.
+/// The text of a tool's result for a modern client, which accepts every question.
 async fn flow(http: &Http<Pad>, tool: &str) -> String {
     let mut leg = begin(http, tool).await;
     while leg["resultType"] == "input_required" {
@@ -137,10 +137,10 @@ async fn what_a_handler_keeps_for_one_legacy_session_is_not_seen_in_another() {
         let (one, other) = (http.initialized("2025-11-25").await, http.initialized("2025-11-25").await);
         assert_eq!(said(&one, "plain").await, "1: plain");
         assert_eq!(said(&other, "plain").await, "2: plain");
-        assert_eq!(said(&one, "linear").await, "1: plain, begun, done", "and a session keeps its own");
+        assert_eq!(said(&one, "linear").await, "1: plain, begun, done", "a session keeps its own handler");
         assert_eq!(said(&one, "durable").await, "1: plain, begun, done, before | 1: plain, begun, done, before, after");
         assert_eq!(said(&other, "linear").await, "2: plain, begun, done");
-        assert!(server.handler().notes.lock().unwrap().is_empty(), "no session has the handler of all");
+        assert!(server.handler().notes.lock().unwrap().is_empty(), "no session uses the shared handler");
     }
 }
 
@@ -149,9 +149,9 @@ async fn a_session_has_its_handler_from_the_first_message_whatever_version_that_
     let (server, made) = per_session();
     let http = Http::to(&server, StreamableHttpServerConfig::default());
     let session = http.initialized("2026-07-28").await;
-    assert_eq!(made.count(), 2, "the handler of all, and that of the session");
+    assert_eq!(made.count(), 2, "the shared handler, and that of the session");
     assert_eq!(said(&session, "plain").await, "1: plain");
-    assert_eq!(made.count(), 2, "no request of the session makes another");
+    assert_eq!(made.count(), 2, "no request of the session creates another");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_linear_flow_keeps_the_handler_that_it_began_with() {
     let (one, other) = (go_on(&http, "linear", &one).await, go_on(&http, "linear", &other).await);
     assert_eq!(go_on(&http, "linear", &other).await["content"][0]["text"], "2: begun, done");
     assert_eq!(go_on(&http, "linear", &one).await["content"][0]["text"], "1: begun, done");
-    assert_eq!(made.count(), 3, "a leg that wakes a handler makes none");
+    assert_eq!(made.count(), 3, "a leg that wakes a handler creates none");
 }
 
 #[tokio::test]
@@ -191,8 +191,8 @@ async fn flows_that_begin_again_with_each_leg_have_a_new_handler_each_time() {
     let asked = begin(&http, "guard").await;
     assert_eq!(go_on(&http, "guard", &asked).await["content"][0]["text"], "2: run");
     assert_eq!(go_on(&http, "guard", &asked).await["content"][0]["text"], "2: run");
-    assert_eq!(made.count(), 3, "a leg that gets the reply of an equal one makes none");
-    assert_eq!(flow(&http, "durable").await, "3: before | 4: after", "what was recorded stays what it was");
+    assert_eq!(made.count(), 3, "a leg that gets the reply of an equal one creates none");
+    assert_eq!(flow(&http, "durable").await, "3: before | 4: after", "the recorded reply does not change");
     assert_eq!(made.count(), 5);
 }
 
@@ -221,12 +221,12 @@ async fn a_factory_by_hand_gives_the_same_server_another_handler() {
     let (one, other) = (http.initialized("2025-11-25").await, http.initialized("2025-11-25").await);
     assert_eq!(said(&one, "linear").await, "1: begun, done");
     assert_eq!(said(&other, "plain").await, "2: plain");
-    // Every leg has another handler, and all of them the same keys.
+    // Every leg has another handler, and all of them use the same keys.
     for tool in ["linear", "guard", "durable"] {
         let text = flow(&http, tool).await;
         assert!(text.ends_with("done") || text.ends_with("run") || text.ends_with("after"), "{tool}: {text}");
     }
-    // And the server itself goes on with what was begun there.
+    // The server itself continues the flows that were begun there.
     let asked = begin(&http, "guard").await;
     let here = Http::to(&server, StreamableHttpServerConfig::default());
     assert_eq!(go_on(&here, "guard", &asked).await["content"][0]["text"], "0: run");

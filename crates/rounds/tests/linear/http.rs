@@ -1,5 +1,5 @@
-//! Over streamable HTTP: a session of the legacy era has a way back, a stateless one has none, and a closed stream is a
-//! cancelled leg.
+//! Over streamable HTTP: a legacy session can be asked, a stateless legacy client cannot, and a closed stream cancels
+//! its leg.
 
 use std::convert::Infallible;
 
@@ -22,7 +22,7 @@ use super::{Count, stage, stage_with, units, without_grace};
 pub(crate) struct Http<H: ServerHandler> {
     service: StreamableHttpService<Rounds<H>, Sessions>,
     session: Option<String>,
-    /// What middleware knows.
+    /// What middleware knows about the client.
     principal: Option<Principal>,
     header: Option<(&'static str, &'static str)>,
 }
@@ -36,7 +36,7 @@ impl<H: ServerHandler> Http<H> {
         Self { service: service.clone(), session: None, principal: None, header: None }
     }
 
-    /// The same client, as somebody.
+    /// The same client, with a principal.
     pub(crate) fn known_as(&self, name: &str) -> Self {
         Self { principal: Some(Principal::new(name)), ..Self::over(&self.service) }
     }
@@ -46,12 +46,12 @@ impl<H: ServerHandler> Http<H> {
         Self { header: Some(header), ..Self::over(&self.service) }
     }
 
-    /// A session of the legacy era.
+    /// A legacy session.
     pub(crate) async fn session(server: &Rounds<H>) -> Self {
         Self::to(server, StreamableHttpServerConfig::default()).initialized("2025-11-25").await
     }
 
-    /// The same client, in a session of its own.
+    /// The same client, in a new session.
     pub(crate) async fn initialized(&self, version: &str) -> Self {
         let (http, answer) = self.initialize(version, json!({"elicitation": {}})).await;
         assert!(answer["result"].is_object(), "{answer}");
@@ -59,7 +59,7 @@ impl<H: ServerHandler> Http<H> {
         http
     }
 
-    /// The same client, and what it is answered to its first message.
+    /// The same client, and the response to its first message.
     pub(crate) async fn initialize(&self, version: &str, capabilities: Value) -> (Self, Value) {
         let mut http = Self { principal: self.principal.clone(), header: self.header, ..Self::over(&self.service) };
         let params = json!({
@@ -125,7 +125,7 @@ impl<H: ServerHandler> Http<H> {
 /// The next message of a stream of events.
 pub(crate) async fn next(response: &mut Response<BoxBody<bytes::Bytes, Infallible>>) -> Value {
     loop {
-        let frame = response.body_mut().frame().await.expect("the stream goes on").unwrap();
+        let frame = response.body_mut().frame().await.expect("the stream is open").unwrap();
         let text = String::from_utf8(frame.into_data().unwrap_or_default().to_vec()).unwrap();
         let message = text
             .lines()

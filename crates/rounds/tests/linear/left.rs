@@ -1,5 +1,5 @@
-//! A client that goes away while its call is in flight: a handler that has not asked runs on as without us, one that has asked gets a
-//! grace period.
+//! A client that disconnects while its call is in flight: a handler that has not asked runs on as with plain rmcp, and
+//! one that has asked gets a grace period.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{Count, Stage, Units, http::Http};
 const GRACE: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// What happens in a handler, and what it waits for.
+/// The events in a handler, and the gate that it waits for.
 #[derive(Clone)]
 struct Probe {
     charged: Count,
@@ -40,7 +40,7 @@ impl Probe {
         Self { charged, told, receipts, dropped, gate: Arc::new(Semaphore::new(0)) }
     }
 
-    /// Charges a card, waits, and writes a receipt. A task says when the token is cancelled.
+    /// Charges a card, waits, and writes a receipt. A task reports when the token is cancelled.
     async fn buy(self, context: RequestContext<RoleServer>) -> Result<String, FlowError> {
         let _guard = self.dropped.on_drop();
         let (token, told) = (context.ct.clone(), self.told.clone());
@@ -54,7 +54,7 @@ impl Probe {
         Ok(format!("receipt {}", self.receipts.get()))
     }
 
-    /// Expects that the handler was told and is still there, and lets it through.
+    /// Expects that the handler's token is cancelled and that it is still running, and lets it through.
     async fn goes_on(&self) {
         self.told.reaches(1).await;
         assert_eq!((self.charged.get(), self.receipts.get(), self.dropped.get()), (1, 0, 0));
@@ -226,7 +226,7 @@ async fn a_handler_that_has_asked_is_told_has_five_seconds_and_is_dropped() {
     probe.charged.reaches(1).await;
     leg.cancel().await;
     probe.told.reaches(1).await;
-    // The deadline of the flow, the lease, and the grace period.
+    // The timers of the flow's deadline, the lease, and the grace period.
     stage.passes(3, GRACE - MOMENT).await;
     assert_eq!(probe.dropped.get(), 0);
     stage.passes(3, MOMENT).await;
@@ -270,7 +270,7 @@ async fn an_equal_leg_that_comes_in_the_grace_period_keeps_the_handler() {
     let second = retry.start(&client).await;
     stage.events.until(1, |station| *station == Station::Waiting).await;
     stage.passes(4, GRACE).await;
-    assert_eq!(probe.dropped.get(), 0, "it goes on for the second");
+    assert_eq!(probe.dropped.get(), 0, "it continues for the second");
     probe.gate.add_permits(1);
     assert_eq!(second.finish().await.text(), "receipt 1");
 }
@@ -339,7 +339,7 @@ async fn a_pushed_question_is_withdrawn_at_once_and_its_handler_has_the_grace_pe
     let withdrawn = client.notified("notifications/cancelled").await;
     assert_eq!(&withdrawn["params"]["requestId"], pushed.id());
     probe.told.reaches(1).await;
-    // The deadline of the flow, and the grace period.
+    // The timers of the flow's deadline, and the grace period.
     stage.passes(2, GRACE - MOMENT).await;
     assert_eq!(probe.dropped.get(), 0);
     stage.passes(2, MOMENT).await;

@@ -1,4 +1,4 @@
-//! Clients of the legacy era: asked over the live connection, by the same handler.
+//! Legacy clients: asked over the live connection, by the same handler.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn a_push_waits_as_long_as_a_round_lives_with_signs_of_life() {
     stage.clock.advance(Duration::from_secs(600));
     assert_eq!(leg.finish().await.text(), "The user did not answer in time: Which units?");
     let withdrawn = client.notified("notifications/cancelled").await;
-    assert_eq!(&withdrawn["params"]["requestId"], pushed.id(), "the client is told not to bother");
+    assert_eq!(&withdrawn["params"]["requestId"], pushed.id(), "the pushed question is cancelled");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
-//! Linear handlers: they run once, wait for their user, and go on where they stopped. And which handler that is, with all shapes.
+//! Linear handlers: they run once, wait for their user, and continue where they stopped. Also which handler serves a
+//! request, for all shapes.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod asking;
 mod attack;
@@ -22,7 +23,7 @@ use rounds::{Ask, FlowError, Limits, RoundsBuilder, time::BoxFuture};
 use rounds_testkit::{Stage, Tool, Units, units};
 use tokio::sync::watch;
 
-/// A server with one function for a tool, with its time and its events in the test's hands.
+/// A server with one function as its tool, with its clock and its events under the test's control.
 fn stage<F, Fut>(tool: F) -> Stage<Tool<F>>
 where
     F: Fn(Ask) -> Fut + Send + Sync + 'static,
@@ -42,12 +43,12 @@ where
     Stage::with(Tool(tool), configure)
 }
 
-/// Leaves no time to a handler that has asked and whose client is gone.
+/// No grace period for a handler that has asked and whose client is gone.
 fn without_grace<H: ServerHandler>(builder: RoundsBuilder<H>) -> RoundsBuilder<H> {
     builder.limits(Limits::default().with_grace(Duration::ZERO))
 }
 
-/// Asks for units, and counts when it is dropped.
+/// Asks for units, and counts its drops.
 fn units_until(dropped: &Count) -> impl Fn(Ask) -> BoxFuture<'static, Result<String, FlowError>> + use<> {
     let dropped = dropped.clone();
     move |ask| {
@@ -59,7 +60,7 @@ fn units_until(dropped: &Count) -> impl Fn(Ask) -> BoxFuture<'static, Result<Str
     }
 }
 
-/// Counts what happens.
+/// Counts occurrences.
 #[derive(Clone, Default)]
 struct Count(Arc<watch::Sender<usize>>);
 
@@ -79,7 +80,7 @@ impl Count {
         assert!(reached.is_ok(), "it happened {} times instead of {wanted}", self.get());
     }
 
-    /// Something that counts when it is dropped.
+    /// A value that counts its drops.
     fn on_drop(&self) -> OnDrop {
         OnDrop(self.clone())
     }

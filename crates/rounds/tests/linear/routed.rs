@@ -1,4 +1,4 @@
-//! Legs that land on another instance than the one where their handler waits.
+//! Legs that reach another instance than the one where their handler waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,12 +32,12 @@ where
         Self::new(tool, None, Duration::ZERO)
     }
 
-    /// One whose instance `a` has another observer.
+    /// The same, with another observer at instance `a`.
     fn observed(tool: F, observer: Option<Clumsy>) -> Self {
         Self::new(tool, observer, Duration::ZERO)
     }
 
-    /// One that leaves time to a handler whose client is gone.
+    /// The same, with a grace period for a handler whose client is gone.
     fn with_grace(tool: F, grace: Duration) -> Self {
         Self::new(tool, None, grace)
     }
@@ -62,22 +62,22 @@ where
         (Client::modern(self.a.clone()).await, Client::modern(self.b.clone()).await)
     }
 
-    /// Until the leg of an instance has handed itself over and waits.
+    /// Waits until an instance has handed its leg over and waits for the reply.
     async fn until_routed(&self, instance: usize) {
         self.events[instance].until(1, |station| matches!(station, Station::Routed { .. })).await;
     }
 }
 
-/// An observer that cannot bear to see a handler resumed.
+/// An observer that panics when a handler is resumed.
 struct Clumsy;
 
 impl Observe for Clumsy {
     fn event(&self, event: &Event<'_>) {
-        assert!(*event.station != Station::Resumed, "the observer stumbles");
+        assert!(*event.station != Station::Resumed, "the observer panics");
     }
 }
 
-/// A handler that has its answer, and is then at work until it is released.
+/// A handler that has its answer, and then works until it is released.
 #[derive(Clone, Default)]
 struct Work {
     begun: Count,
@@ -119,7 +119,7 @@ async fn a_leg_that_lands_elsewhere_gets_the_next_question_and_the_result() {
     assert_eq!((fleet.events[0].runs("weather"), fleet.events[1].runs("weather")), (1, 0));
     assert!(fleet.events[1].stations().contains(&Station::Routed { to: "a".to_owned() }));
 
-    // Single use holds wherever a leg lands, and so does the same reply.
+    // Single use holds at every instance, and so does the same reply.
     for client in [&a, &b] {
         assert_eq!(answer.send(client).await.asked().state(), sure.state());
         units.accept("units", json!({"units": "imperial"})).send(client).await.frozen();
@@ -181,7 +181,7 @@ async fn an_errand_that_got_lost_twice_is_sent_again() {
     assert_eq!(in_time(leg.finish()).await.asked().keys(), ["confirm"]);
 }
 
-/// As when it is started again: the errand went with it, and the handler waits all the same.
+/// As after a restart: the errand is lost with the instance, and the handler still waits.
 #[tokio::test]
 async fn a_relay_that_goes_away_with_an_errand_costs_a_retry_and_nothing_else() {
     let fleet = Pair::of(two_questions);
@@ -304,7 +304,8 @@ async fn a_handler_whose_leg_is_cancelled_elsewhere_has_its_grace_period_and_its
         let sleepers = fleet.clock.sleepers();
         leg.cancel().await;
         fleet.events[1].until(if ends { 1 } else { 2 }, |station| *station == Station::Ended(Outcome::Cancelled)).await;
-        // The instance where the leg landed no longer listens for signs of life, and the owner has begun the grace period.
+        // The instance that the leg reached no longer listens for signs of life, and the owner has begun the grace
+        // period.
         in_time(fleet.clock.until_asleep(sleepers)).await;
         if ends {
             work.release.notify_one();
@@ -322,7 +323,7 @@ async fn a_handler_whose_leg_is_cancelled_elsewhere_has_its_grace_period_and_its
         }
     }
     work.release.notify_one();
-    assert_eq!(answer.send(&b).await.text(), "Metric", "another call is not concerned");
+    assert_eq!(answer.send(&b).await.text(), "Metric", "another call is not affected");
 }
 
 #[tokio::test]
@@ -359,7 +360,7 @@ async fn an_errand_that_arrives_twice_is_cancelled_all_the_same() {
         (wires.inboxes["a"].clone(), wires.carried[0].1.clone())
     };
     inbox.deliver(&errand);
-    // Whoever was started by it has come as far as it gets.
+    // The tasks that it started have made all the progress they can.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -410,7 +411,7 @@ async fn an_owner_that_cannot_be_heard_and_is_at_work_is_waited_for() {
     assert_eq!(work.begun.get(), 1);
 }
 
-/// Who can write to what carries the messages has kept one that the owner sent when it was alive.
+/// An attacker who can write to the relay has kept a message that the owner sent when it was alive.
 #[tokio::test]
 async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
     let work = Work::default();
@@ -432,7 +433,7 @@ async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
     tokio::pin!(ended);
     for _ in 0..4 {
         inbox.deliver(&sign);
-        // Until whoever waits has heard it.
+        // Until the waiting leg has received it.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -441,7 +442,7 @@ async fn an_old_sign_of_life_that_is_sent_again_keeps_nobody_waiting() {
     ended.await.frozen();
 }
 
-/// It has claimed the round, and its lease is not over: nobody waits for that.
+/// It has claimed the round, and its lease has not lapsed: no leg waits for that.
 #[tokio::test]
 async fn an_owner_that_dies_in_the_middle_of_a_leg_is_given_up_after_a_second() {
     let work = Work::default();
@@ -501,9 +502,9 @@ async fn no_message_can_be_forged_changed_or_sent_elsewhere() {
                 inbox.deliver(message);
             }
         }
-        assert!(!message.windows(6).any(|window| window == b"metric"), "what it says is sealed");
+        assert!(!message.windows(6).any(|window| window == b"metric"), "the message is sealed");
     }
-    // One that is sent again, as it was, is a retry as any other.
+    // An errand that is sent again unchanged is a retry like any other.
     fleet.until_routed(1).await;
     inboxes["a"].deliver(&carried[0].1);
     fleet.events[0].until(1, |station| *station == Station::Replayed).await;

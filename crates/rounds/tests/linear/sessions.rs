@@ -1,4 +1,4 @@
-//! Sessions of legacy clients over HTTP: how many there may be, and which of them end for others.
+//! Legacy sessions over HTTP: how many there may be, and which of them end to admit others.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -27,7 +27,7 @@ fn built(configure: impl FnOnce(RoundsBuilder<Weather>) -> RoundsBuilder<Weather
     configure(Rounds::builder(Tool(tool))).build().unwrap()
 }
 
-/// A server with room for this many sessions, in all and for each principal.
+/// A server with limits on sessions, in total and per principal.
 fn server(sessions: usize, per_principal: usize) -> Rounds<Weather> {
     built(|builder| builder.limits(Limits::default().with_sessions(sessions, per_principal)))
 }
@@ -40,7 +40,7 @@ async fn open(http: &Http<Weather>) -> Http<Weather> {
     http.initialized("2025-11-25").await
 }
 
-/// Why a session is refused.
+/// The reason why a session is rejected.
 async fn refused(http: &Http<Weather>) -> String {
     let (session, answer) = http.initialize("2025-11-25", json!({})).await;
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
@@ -56,7 +56,7 @@ async fn is_open(session: &Http<Weather>) -> bool {
     }
 }
 
-/// Calls a tool that asks, and gives the question's id. The call is in flight from here on.
+/// Calls a tool that asks, and returns the id of the question. The call is in flight from here on.
 async fn asked(session: &Http<Weather>, id: u64) -> (Stream, Value) {
     let call = json!({"id": id, "method": "tools/call", "params": {"name": "weather"}});
     let mut stream = session.legacy(call).await;
@@ -78,11 +78,11 @@ async fn the_session_that_was_idle_for_the_longest_time_ends_for_a_new_one() {
     let (one, two, three) = (open(&http).await, open(&http).await, open(&http).await);
     assert!(is_open(&one).await);
     let four = open(&http).await;
-    assert!(!is_open(&two).await, "it was used before the others");
+    assert!(!is_open(&two).await, "it was used less recently than the others");
     for session in [&one, &three, &four] {
         assert!(is_open(session).await);
     }
-    // Those of another mount count as well, and make room.
+    // Sessions of another mount count as well, and can be ended for others.
     let five = open(&to(&server)).await;
     assert!(is_open(&five).await && !is_open(&one).await);
     assert_eq!(server.sessions().count(), 3);
@@ -99,7 +99,7 @@ async fn sessions_that_begin_at_once_find_room_for_each_other_and_exceed_nothing
     for opened in opened.collect::<Vec<_>>() {
         served += usize::from(opened.await.unwrap()["result"].is_object());
     }
-    // One that begins while all others do may be refused, as none of them is idle yet.
+    // A session that begins while all others do may be rejected, because none of them is idle yet.
     assert!(served >= 5, "{served}");
     assert!(server.sessions().count() <= 5, "{}", server.sessions().count());
     let last = open(&to(&server)).await;
@@ -132,7 +132,7 @@ async fn a_call_is_in_flight_until_it_is_answered_or_cancelled_also_if_its_strea
     assert!(said.contains("2026-07-28"), "{said}");
     answer(&asking, &question).await;
     let (stream, _) = {
-        // A call that ends says so when its answer is sent.
+        // A call reports its end when its answer is sent.
         let (mut stream, question) = asked(&asking, 2).await;
         answer(&asking, &question).await;
         assert_eq!(next(&mut stream).await["result"]["content"][0]["text"], "Metric");
@@ -159,7 +159,7 @@ async fn a_session_that_its_client_ends_leaves_its_place() {
 
 #[tokio::test]
 async fn a_principal_has_a_share_of_the_sessions() {
-    // One whom middleware knows, and one whom the server itself knows by a header.
+    // One principal that middleware knows, and one that the server itself finds in a header.
     let by_header = |context: &RequestContext<RoleServer>| {
         let parts = context.extensions.get::<http::request::Parts>()?;
         Some(Principal::new(parts.headers.get("x-user")?.to_str().ok()?))
@@ -195,7 +195,7 @@ async fn callers_without_a_principal_have_one_half_where_others_have_one() {
     let three = open(&http).await;
     assert!(!is_open(&one).await && is_open(&two).await);
     for session in &theirs {
-        assert!(is_open(session).await, "it is of somebody who is known");
+        assert!(is_open(session).await, "it has a principal");
     }
     let (_two, _three) = (asked(&two, 1).await, asked(&three, 1).await);
     let said = refused(&http).await;
@@ -206,13 +206,13 @@ async fn callers_without_a_principal_have_one_half_where_others_have_one() {
 async fn a_session_with_a_large_beginning_counts_as_several() {
     let http = to(&server(1000, 10));
     let ada = http.known_as("ada");
-    // Some 700 KB in memory, and twice that to be sure.
+    // Some 700 KB in memory, and twice that as a margin.
     let large = json!({"experimental": {"a": {"b": vec![json!({"": 0}); 1000]}}});
     let (_, answered) = ada.initialize("2025-11-25", large.clone()).await;
     assert!(answered["error"]["message"].as_str().unwrap().contains("counts as several"), "{answered}");
     let (_, answered) = http.initialize("2025-11-25", large).await;
     assert!(answered["result"].is_object(), "{answered}");
-    // What is not large does not.
+    // A small message does not.
     let small = open(&ada).await;
     for _ in 0..9 {
         open(&ada).await;

@@ -1,4 +1,4 @@
-//! What a handler can do while it waits: everything it can do elsewhere.
+//! What a handler can do while it waits: everything that it can do at other times.
 
 use std::{
     future::poll_fn,
@@ -29,7 +29,7 @@ async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_
             let minute = Duration::from_secs(60);
             match tokio::time::timeout(minute, ask.form::<Units>("Which units?")).await {
                 Ok(units) => Ok(format!("{:?}", units?)),
-                Err(_) => Ok("nobody answered".to_owned()),
+                Err(_) => Ok("no answer arrived".to_owned()),
             }
         }
     });
@@ -37,9 +37,9 @@ async fn a_timeout_beside_a_question_fires_on_time_and_the_result_waits_for_the_
     let start = tokio::time::Instant::now();
     let asked = client.call("weather", json!({})).await.asked();
     ended.reaches(1).await;
-    assert_eq!(start.elapsed().as_secs(), 60, "it fired while no leg was in flight");
+    assert_eq!(start.elapsed().as_secs(), 60, "the timer fired while no leg was in flight");
     let late = asked.accept("units", json!({"units": "metric"})).send(&client).await;
-    assert_eq!(late.text(), "nobody answered");
+    assert_eq!(late.text(), "no answer arrived");
     assert_eq!(stage.server.waiting_calls(), 0);
 }
 
@@ -72,7 +72,7 @@ async fn a_mutex_handed_over_while_parked_does_not_lock_up_another_tool() {
         let (lock, taken) = (shared.clone(), counted.clone());
         async move {
             let work = async {
-                // Whoever is first in line for the lock has to be polled to pass it on.
+                // The first task in line for the lock has to be polled to pass it on.
                 drop(lock.lock().await);
                 taken.up();
                 Ok::<_, FlowError>(())
@@ -104,7 +104,7 @@ async fn questions_that_are_pending_together_are_one_round() {
     let client = Client::modern(stage.server.clone()).await;
     let asked = client.call("x", json!({})).await.asked();
     assert_eq!(asked.keys(), ["one", "two"]);
-    // Half an answer: the other half is asked for again.
+    // Half of the answers: the other half is asked for again.
     let asked = asked.accept("one", json!({"one": "metric"})).send(&client).await.asked();
     assert_eq!(asked.keys(), ["two"]);
     let done = asked.accept("two", json!({"two": "imperial"})).send(&client).await;
@@ -146,7 +146,7 @@ async fn a_question_that_is_dropped_is_withdrawn() {
     go_on.notify_one();
     withdrawn.reaches(1).await;
     let asked = asked.accept("first", json!({"first": "metric"})).send(&client).await.asked();
-    assert_eq!(asked.keys(), ["second"], "the answer to the first was not taken for the second's");
+    assert_eq!(asked.keys(), ["second"], "the answer to the first does not count for the second");
     assert_eq!(asked.accept("second", json!({"second": "imperial"})).send(&client).await.text(), "Imperial");
 }
 
@@ -262,7 +262,7 @@ async fn with_two_questions_each_is_told_its_own_time_also_when_it_is_told_again
     stage.clock.advance(Duration::from_secs(2));
     let told = first.send(&client).await.asked();
     assert_eq!((all(&told), own(&told, "quick")), (json!(598_000), json!(3_000)), "a retry gets the same questions");
-    // One that does not fit is asked for again, and has no more time for it.
+    // An answer that does not fit is asked for again, without more time.
     let asked = asked.accept("quick", json!({"quick": 1})).send(&client).await.asked();
     assert_eq!((all(&asked), own(&asked, "quick"), own(&asked, "slow")), (json!(600_000), json!(3_000), json!(null)));
     stage.clock.advance(Duration::from_secs(3));
@@ -321,7 +321,7 @@ async fn a_leg_that_comes_while_the_handler_is_polled_gets_it_when_that_is_done(
             tokio::pin!(answer);
             tokio::select! {
                 biased;
-                _ = &mut answer => panic!("nobody has answered yet"),
+                _ = &mut answer => panic!("there is no answer yet"),
                 () = go.notified() => {
                     polling.up();
                     released.try_lock().unwrap().recv().unwrap();
@@ -412,7 +412,7 @@ async fn a_thread_that_no_runtime_knows_can_wake_a_handler_that_waits() {
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
 }
 
-/// A clock for which any time has passed as soon as it is waited for.
+/// A clock on which every wait has passed at once.
 struct Hasty;
 
 impl Clock for Hasty {
@@ -448,7 +448,7 @@ async fn the_peer_and_progress_are_those_of_the_leg_in_flight() {
             tokio::pin!(answer);
             tokio::select! {
                 biased;
-                _ = &mut answer => panic!("nobody has answered yet"),
+                _ = &mut answer => panic!("there is no answer yet"),
                 () = go.notified() => assert!(ask.peer().is_none(), "while it waits there is no leg in flight"),
             }
             seen.up();

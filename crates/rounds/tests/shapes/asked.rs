@@ -1,4 +1,4 @@
-//! Declared questions: asked before the handler runs, which runs once, when all answers are in.
+//! Declared questions: asked before the handler runs. The handler runs once, when all answers have arrived.
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -33,7 +33,7 @@ struct Order {
     id: String,
 }
 
-/// How many of an order: it follows from the arguments for a small one, and there is none for an unknown one.
+/// The number of items in an order: it follows from the arguments for a small order, and fails for an unknown one.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 struct Amount(u32);
 
@@ -49,7 +49,7 @@ impl Question<Shop> for Amount {
     }
 }
 
-/// Whether the price is right: it depends on the answer before it, and on what the shop says just now.
+/// Whether the price is right: it depends on the earlier answer, and on the shop's current price.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Agreed(bool);
 
@@ -74,7 +74,7 @@ impl Question<Shop> for SignedIn {
     }
 }
 
-/// Asked under a key that another question has.
+/// A question with the key of another question.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Clash(String);
 
@@ -86,7 +86,7 @@ impl Question<Shop> for Clash {
     }
 }
 
-/// How many at the price of just now, on which another question depends.
+/// The number of items at the current price, on which another question depends.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Lot(u32);
 
@@ -109,7 +109,7 @@ impl Question<Shop> for Bought {
     }
 }
 
-/// Not asked of those who cannot be.
+/// Not asked if the client cannot be asked.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Size(String);
 
@@ -190,7 +190,7 @@ impl Shop {
     }
 }
 
-/// Bodies that ask in ways that do not go with what they declare.
+/// Bodies that ask in ways that do not fit their declared questions.
 #[tool_router(router = at_odds, vis = "pub(super)")]
 impl Shop {
     #[tool]
@@ -243,7 +243,7 @@ async fn nothing_of_the_handler_runs_before_the_answer_is_in() {
     assert_eq!((stage.handler().counted("weather"), stage.events.runs("weather")), (0, 0));
     assert_eq!(asked.accept("units", json!({"units": "metric"})).send(&client).await.text(), "Metric");
     assert_eq!((stage.handler().counted("weather"), stage.events.runs("weather")), (1, 1));
-    assert_eq!(stage.server.waiting_calls(), 0, "nothing waits in memory");
+    assert_eq!(stage.server.waiting_calls(), 0, "no handler waits in memory");
 }
 
 #[tokio::test]
@@ -322,7 +322,7 @@ async fn a_question_may_depend_on_the_arguments_and_on_an_answer_before_it() {
     assert_eq!(stage.handler().counted("buy"), 1);
 }
 
-/// Nobody is taken to have agreed to a price that they were not shown.
+/// A user who was not shown a price has not agreed to it.
 #[tokio::test]
 async fn an_answer_to_a_question_that_has_changed_is_not_an_answer() {
     let stage = stage();
@@ -374,7 +374,7 @@ async fn nothing_follows_from_an_answer_to_a_question_that_has_changed() {
     assert_eq!(bought.message("bought"), "Buy 1?");
 }
 
-/// Or else the answer to the body's question would be taken for one to the declared question.
+/// Otherwise the answer to the body's question would count for the declared question.
 #[tokio::test]
 async fn a_body_that_asks_under_the_key_of_what_is_declared_is_told() {
     const TOLD: &str = "two questions of this round have the key `units`: give each its own";
@@ -416,7 +416,7 @@ async fn a_client_that_cannot_be_asked_is_told_so_or_gets_the_value_named_for_it
     }
     let client = stage.modern().await;
     let asked = client.call("size", json!({})).await.asked();
-    assert!(asked.decline("size").send(&client).await.is_tool_error(), "a person who said no said no");
+    assert!(asked.decline("size").send(&client).await.is_tool_error(), "a refusal is final");
 }
 
 #[tokio::test]
@@ -429,7 +429,7 @@ async fn a_page_can_be_declared_as_well() {
     assert_eq!(agreed.send(&client).await.text(), "signed in");
     let other = client.call("visit", json!({})).await.asked();
     let id = |asked: &rounds::test::Asked| asked.question("sign_in")["params"]["elicitationId"].clone();
-    assert_ne!(id(&asked), id(&other), "a client may know pages by their ids");
+    assert_ne!(id(&asked), id(&other), "a client may identify pages by their ids");
 }
 
 #[tokio::test]
@@ -438,7 +438,7 @@ async fn two_questions_of_one_key_are_a_mistake_that_is_told() {
     let client = stage.modern().await;
     let error = client.call("clash", json!({})).await.error().clone();
     assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");
-    // Of two that come one after the other, each would be asked again once the other was answered.
+    // Of two in sequence, each would be asked again once the other was answered.
     let asked = client.call("clash_apart", json!({})).await.asked();
     let error = asked.accept("units", json!({"units": "metric"})).send(&client).await.error().clone();
     assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");

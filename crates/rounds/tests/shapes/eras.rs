@@ -1,5 +1,5 @@
-//! A handler that was written for the modern era, at a client of the legacy era: it is called again with the answers, which came
-//! over the live connection.
+//! A handler for the modern era with a legacy client: it runs again with the answers, which arrived over the live
+//! connection.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Shop {
         format!("{} {}", round.can_form(), round.can_url())
     }
 
-    /// As one writes it with rmcp alone.
+    /// Written with rmcp alone.
     #[tool]
     async fn raw(
         &self,
@@ -82,7 +82,7 @@ impl Shop {
         InputRequiredResult::new(None, None).into()
     }
 
-    /// Starts something that goes on for as long as this run of it.
+    /// Starts a task that lives as long as this run.
     #[tool]
     async fn starts(&self, round: Round, context: RequestContext<RoleServer>) -> Result<CallToolResponse, FlowError> {
         let (over, counts) = (context.ct.clone(), self.counts.clone());
@@ -96,7 +96,7 @@ impl Shop {
         }
     }
 
-    /// Asks while an effect is under way that takes its time.
+    /// Asks while an effect is still running.
     #[tool]
     async fn meanwhile(&self, round: Round, ask: Ask) -> Result<String, FlowError> {
         let effect = round.once("charge", async || {
@@ -220,7 +220,7 @@ async fn a_request_that_is_cancelled_in_the_middle_of_an_effect_takes_its_questi
     let withdrawn = client.notified("notifications/cancelled");
     tokio::time::timeout(Duration::from_secs(60), withdrawn).await.unwrap();
     pushed.answer(accept(json!({"confirm": true}))).await;
-    assert_eq!(client.call("looks", json!({})).await.text(), "true true", "it is still there");
+    assert_eq!(client.call("looks", json!({})).await.text(), "true true", "the server still answers");
     assert_eq!((stage.handler().counted("charge"), stage.handler().counted("after")), (1, 0));
 }
 

@@ -1,6 +1,7 @@
-//! Questions that the library asks on a handler's behalf: declared ones, steps, and what a guard asks a client of the legacy era.
+//! Questions that the library asks for a handler: declared questions, steps, and a guard's questions to a legacy
+//! client.
 
-#![expect(clippy::unwrap_used, reason = "what a test cannot do without is there, or the test fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod asked;
 mod eras;
@@ -23,7 +24,7 @@ use rmcp::{
 use rounds_testkit::{Stage, Units};
 use serde_json::{Value, json};
 
-/// A server of whatever tools a test gives it. It counts what happens in it, and knows a price that may change.
+/// A server with the tools of a test. It counts events, and has a price that may change.
 #[derive(Default)]
 struct Shop {
     tool_router: ToolRouter<Self>,

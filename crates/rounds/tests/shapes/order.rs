@@ -1,4 +1,4 @@
-//! Order: fields as their type declares them, questions as they were asked, whichever way they are asked and come.
+//! Order: fields as their type declares them, and questions as they were asked, in every shape and on every path.
 
 use std::{
     convert::Infallible,
@@ -58,7 +58,7 @@ impl FixedQuestion for Bags {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// In which order each tool asks.
+/// The order in which each tool asks.
 const ASKED: [&str; 3] = ["traveller", "seat", "bags"];
 const TOOLS: [&str; 4] = ["linear", "guarded", "by_argument", "durably"];
 
@@ -161,7 +161,7 @@ async fn nothing_is_said_where_the_order_is_that_of_the_names() {
 async fn a_reply_that_is_given_again_and_a_question_that_is_asked_again_have_their_order() {
     async fn twice(flow: Durable<Shop>, _nothing: Nothing) -> Result<String, FlowError> {
         flow.confirm("Go on?").await?;
-        // The second under a key of its own, as the first has that of the type.
+        // The second has a key of its own, because the first has that of the type.
         let (one, two): (Traveller, Traveller) = flow.all((flow.form("Who?"), flow.form("Who else?"))).await?;
         Ok(format!("{} {}", one.age, two.age))
     }
@@ -176,7 +176,7 @@ async fn a_reply_that_is_given_again_and_a_question_that_is_asked_again_have_the
             assert_eq!(asked.keys(), ["traveller", "traveller_2"]);
             assert_eq!((asked.fields("traveller"), asked.fields("traveller_2")), (FIELDS.to_vec(), FIELDS.to_vec()));
         }
-        // One is left out, and asked once more.
+        // One is left out, and asked again.
         let more = first.accept("traveller", traveller()).send(&client).await.asked();
         assert_eq!((more.keys(), more.fields("traveller_2")), (vec!["traveller_2"], FIELDS.to_vec()));
     }
@@ -241,7 +241,7 @@ async fn a_client_is_shown_questions_and_fields_in_order_in_both_eras_and_after_
             drive(&client, call, client.service().responder(), DriveLimits::default()).await.unwrap();
             let mut shown = shown.lock().unwrap().clone();
             if legacy {
-                // Those that are pushed together are answered together.
+                // Questions that are pushed together are answered together.
                 shown.sort_by_key(|(message, _)| expected.iter().position(|(expected, _)| expected == message));
             }
             let shown: Vec<_> = shown.iter().map(|(message, fields)| (message.as_str(), fields.clone())).collect();

@@ -1,4 +1,4 @@
-//! Steps: each asks or gives its value, each sees what came before, and the finish runs once.
+//! Steps: each asks or gives its value, each sees the earlier values, and the finish runs once.
 
 use rmcp::{handler::server::tool::ToolRoute, schemars};
 use rounds::{
@@ -25,7 +25,7 @@ enum Class {
     Flex,
 }
 
-/// A class, a price that nobody is asked for, a seat that only some may choose, and a yes.
+/// A class, a price that is never asked for, a seat that only some may choose, and a confirmation.
 fn book() -> ToolRoute<Shop> {
     Steps::<Shop, Trip>::new("book", "Books a trip")
         .step("class", async |step, ()| {
@@ -67,7 +67,7 @@ async fn three_questions_are_three_rounds_and_the_finish_runs_once_with_types() 
     assert_eq!(class.message("class"), "To Rome in which class?");
     let seat = class.accept("class", json!({"class": "flex"})).send(&client).await.asked();
     assert_eq!(seat.message("seat"), "Which seat?");
-    // What is in stays as it was, whatever the shop says now.
+    // A recorded value does not change, whatever the shop's price is now.
     stage.server.handler().set_price(99);
     let agreed = seat.accept("seat", json!({"seat": "12A"})).send(&client).await.asked();
     assert_eq!(agreed.message("agreed"), "Pay 20 for seat 12A?");
@@ -77,7 +77,7 @@ async fn three_questions_are_three_rounds_and_the_finish_runs_once_with_types() 
         assert_eq!(done.text(), r#"Rome: Flex 20 Some("12A") true"#);
     }
     for step in ["class", "price", "seat", "agreed", "finish"] {
-        assert_eq!(stage.handler().counted(step), 1, "{step} ran once: with its value in, it does not run again");
+        assert_eq!(stage.handler().counted(step), 1, "{step} ran once: a step with a value does not run again");
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_step_is_skipped_because_of_an_earlier_answer() {
         agreed.accept("agreed", json!({"agreed": false})).send(&client).await.text(),
         "Rome: Saver 10 None false"
     );
-    assert_eq!(stage.handler().counted("seat"), 1, "that it was skipped is known on the last leg");
+    assert_eq!(stage.handler().counted("seat"), 1, "the last leg knows that it was skipped");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn no_client_can_answer_a_step_that_was_not_asked() {
     let seat = ahead.send(&client).await.asked();
     assert_eq!((seat.keys(), stage.handler().counted("finish")), (vec!["seat"], 0));
     let agreed = seat.accept("seat", json!({"seat": "1A"})).send(&client).await.asked();
-    assert_eq!(agreed.message("agreed"), "Pay 20 for seat 1A?", "the price is the shop's");
+    assert_eq!(agreed.message("agreed"), "Pay 20 for seat 1A?", "the price is that of the shop");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_refused_step_ends_the_call_in_words_or_by_the_rule_of_its_author() {
     assert_eq!(stage.handler().counted("finish"), 0);
 }
 
-/// The question is looked for once more, only to be named in the refusal.
+/// The question is built once more, only to be named in the refusal.
 #[tokio::test]
 async fn a_person_who_said_no_said_no_whatever_the_step_comes_to_by_then() {
     let away = Steps::<Shop, Trip>::new("away", "")
@@ -198,12 +198,12 @@ fn two_steps_of_one_name_make_no_tool() {
 async fn a_step_that_fails_ends_the_call_with_its_words() {
     let failing = Steps::<Shop, Trip>::new("failing", "")
         .step::<Units, _, _>("units", async |step, ()| {
-            Err(FlowError::failed(format!("Nobody goes to {}.", step.arguments().to)))
+            Err(FlowError::failed(format!("No flight goes to {}.", step.arguments().to)))
         })
         .finish(async |_, _| Ok("never".to_owned()));
     let stage = Shop::stage_of(failing.build().unwrap());
     let ended = stage.modern().await.call("failing", json!({"to": "Rome"})).await;
-    assert_eq!((ended.text(), ended.is_tool_error()), ("Nobody goes to Rome.".to_owned(), true));
+    assert_eq!((ended.text(), ended.is_tool_error()), ("No flight goes to Rome.".to_owned(), true));
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn a_client_of_the_legacy_era_is_told_so_gets_a_default_or_is_pushed_to() 
     assert_eq!((stage.handler().counted("price"), stage.handler().counted("finish")), (1, 1));
 }
 
-/// A charge that fails at first, a question whether to try again, and a finish that does.
+/// A charge that fails at first, a question whether to try again, and a finish that tries again.
 fn pay() -> ToolRoute<Shop> {
     async fn charge(step: &rounds::steps::Step<Shop, Trip>) -> Result<String, FlowError> {
         let attempt = async || {
@@ -313,17 +313,17 @@ async fn a_yes_after_a_charge_that_failed_in_a_step_is_one_more_attempt_with_the
     let client = stage.modern().await;
     let asked = client.call("pay", json!({"to": "Rome"})).await.asked();
     stage.server.handler().set_price(10);
-    // An answer that does not fit has the step run again, and its charge fail as it did.
+    // After an answer that does not fit, the step runs again, and its charge fails in the same way.
     let asked = asked.accept("again", json!({"again": "maybe"})).send(&client).await.asked();
     assert_eq!(stage.handler().counted("charge"), 1);
     let sure = asked.accept("again", json!({"again": true})).send(&client).await.asked();
-    assert_eq!(stage.handler().counted("charge"), 1, "the finish is not reached yet");
+    assert_eq!(stage.handler().counted("charge"), 1, "the finish has not run yet");
     let done = sure.accept("sure", json!({"sure": true}));
     for _ in 0..2 {
         assert_eq!(done.send(&client).await.text(), "paid 10");
     }
     assert_eq!(stage.handler().counted("charge"), 2);
-    assert_eq!(stage.server.handler().counts.lock().unwrap().len(), 2, "one key for both");
+    assert_eq!(stage.server.handler().counts.lock().unwrap().len(), 2, "both have one key");
 }
 
 #[tokio::test]

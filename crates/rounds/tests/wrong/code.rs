@@ -1,5 +1,5 @@
-//! Handlers as a newcomer may write them, which do not compile. `tests/wrong/main.rs` compiles one at a time, by the `cfg`
-//! of its name, and looks at what the compiler says. Without one there is nothing here.
+//! Handlers with mistakes of newcomers, which do not compile. `tests/wrong/main.rs` compiles one at a time, by the
+//! `cfg` of its name, and checks the compiler's messages. Without such a `cfg` this file is empty.
 
 #![allow(unexpected_cfgs, unused)]
 

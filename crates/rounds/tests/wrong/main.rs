@@ -1,19 +1,19 @@
-//! What the compiler says to handlers that are wrong: a sentence that tells a newcomer what to write.
+//! The compiler's messages for wrong handlers: a sentence that tells a newcomer what to write.
 //!
-//! Each case of `code.rs` is compiled as a target of this package, so that every dependency is there already and a case takes
-//! about a second. Only the sentences that are ours, or that everything hangs on, are looked at: the rest differs from one
-//! compiler to the next.
+//! Each case of `code.rs` is compiled as a target of this package, so that every dependency is built already and a case
+//! takes about a second. Only our own sentences, and those that matter most, are checked: the rest differs between
+//! compilers.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
 use std::{path::Path, process::Command};
 
-/// What the compiler says to one of the cases.
+/// The compiler's messages for one of the cases.
 fn said(case: &str) -> String {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--quiet", "--offline", "--profile", "test", "--test", "wrong-code"]);
-    // As this test was built, so that the library is there.
+    // With the flags of this test, so that the library is built already.
     cargo.args(cfg!(feature = "otel").then_some("--all-features"));
     cargo.args(["--", "--cfg", &format!("wrong=\"{case}\"")]);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", target);
@@ -39,8 +39,8 @@ fn a_wrong_handler_is_told_what_to_write_instead() {
     ] {
         let said = said(case);
         for sentence in sentences {
-            assert!(said.contains(sentence), "to `{case}` the compiler did not say \"{sentence}\", but:\n{said}");
+            assert!(said.contains(sentence), "for `{case}` the compiler did not print \"{sentence}\", but:\n{said}");
         }
-        assert!(said.lines().count() < 50, "to `{case}` the compiler says a page:\n{said}");
+        assert!(said.lines().count() < 50, "for `{case}` the compiler prints too much:\n{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! A gate in a handler: the test sees when the handler is there, and says when it goes on.
+//! A gate in a handler: the test sees when the handler has reached it, and lets it continue.
 
 use std::sync::{
     Arc,
@@ -34,13 +34,13 @@ impl Gate {
         })
     }
 
-    /// In the handler: says that it is here, and waits to be let through.
+    /// In the handler: reports its arrival, and waits until it is let through.
     pub async fn pass(&self) {
         self.reached.add_permits(1);
         take(&self.open).await;
     }
 
-    /// In the test: waits until a handler is here.
+    /// In the test: waits until a handler has arrived.
     pub async fn reached(&self) {
         take(&self.reached).await;
     }
@@ -52,10 +52,10 @@ impl Gate {
 }
 
 async fn take(permits: &Semaphore) {
-    permits.acquire().await.expect("nobody closes it").forget();
+    permits.acquire().await.expect("the semaphore is never closed").forget();
 }
 
-/// Tells whether a handler's future is gone.
+/// Reports whether a handler's future was dropped.
 #[derive(Clone, Default)]
 pub struct Gone(Arc<AtomicBool>);
 
@@ -64,7 +64,7 @@ impl Gone {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// To be held by the future.
+    /// The guard that the future holds.
     pub fn guard(&self) -> impl Drop + Send + 'static {
         struct Guard(Gone);
         impl Drop for Guard {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Desk;
 
-/// A client of 2026-07-28 who sends each request by itself, with this bearer token.
+/// A client of 2026-07-28 that sends each request separately, with this bearer token.
 pub struct Http {
     pub service: StreamableHttpService<Rounds<Desk>, Sessions>,
     pub bearer: Option<&'static str>,
@@ -71,7 +71,7 @@ impl Http {
     }
 }
 
-/// What middleware does: the token says who it is, and changes while the person stays the same.
+/// Plays the middleware: derives the principal from the token, which may change while the principal stays the same.
 fn authenticate(bearer: Option<&str>, request: &mut Request<String>) {
     if let Some((subject, _)) = bearer.and_then(|bearer| bearer.split_once('-')) {
         request.extensions_mut().insert(Principal::new(subject));

@@ -1,4 +1,4 @@
-//! A ledger that can be made to fail, and that tells what was asked of it.
+//! A ledger that can be made to fail, and that records its calls.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ pub enum Step {
     Release,
 }
 
-/// A memory ledger with faults. Clones are the same ledger.
+/// A memory ledger with faults. Clones share the same ledger.
 #[derive(Clone)]
 pub struct Faulty {
     kept: MemoryLedger,
@@ -49,7 +49,7 @@ impl Faulty {
         }
     }
 
-    /// The same records through a connection of its own, with faults of its own.
+    /// The same records through another connection, with separate faults.
     pub fn elsewhere(&self) -> Self {
         Self { kept: self.kept.clone(), ..Self::new() }
     }
@@ -62,52 +62,52 @@ impl Faulty {
         self.plan().away.clear();
     }
 
-    /// The next claim finds that an equal leg has claimed the round just before, whose owner is never heard of again.
+    /// The next claim finds that an equal leg has just claimed the round, and the owner of that claim is lost.
     pub fn lose_an_owner(&self) {
         self.plan().owner_is_lost = true;
     }
 
-    /// It takes the values of effects, and never says that it has.
+    /// Accepts the values of effects, and never confirms it.
     pub fn records_no_effect(&self) {
         self.plan().records_no_effect = true;
     }
 
-    /// From now on somebody makes something else of whatever it kept.
+    /// From now on, every stored record is returned altered.
     pub fn forges(&self, forge: impl Fn(ClaimId, Vec<u8>) -> Option<Vec<u8>> + Send + 'static) {
         self.plan().forges = Some(Box::new(forge));
     }
 
-    /// All that it was given to keep.
+    /// All records that it was given.
     pub fn given(&self) -> Vec<Vec<u8>> {
-        self.given.lock().expect("nobody panics with it").clone()
+        self.given.lock().expect("the lock is not poisoned").clone()
     }
 
-    /// How many claims it holds.
+    /// Number of claims that it holds.
     pub fn claims(&self) -> usize {
         self.kept.claims()
     }
 
     fn note<'a>(&self, given: impl IntoIterator<Item = &'a Vec<u8>>) {
-        self.given.lock().expect("nobody panics with it").extend(given.into_iter().cloned());
+        self.given.lock().expect("the lock is not poisoned").extend(given.into_iter().cloned());
     }
 
-    /// Waits until this was asked of it so many times.
+    /// Waits until this method was called that often.
     pub async fn asked(&self, step: Step, times: usize) {
         let mut asked = self.asked.subscribe();
         let enough = |asked: &HashMap<Step, usize>| asked.get(&step).is_some_and(|count| *count >= times);
-        asked.wait_for(enough).await.expect("the ledger is there");
+        asked.wait_for(enough).await.expect("the ledger exists");
     }
 
-    /// How many claims were asked of it.
+    /// Number of claim calls.
     pub fn claims_so_far(&self) -> usize {
         self.asked.borrow().get(&Step::Claim).copied().unwrap_or_default()
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock().expect("nobody panics with it")
+        self.plan.lock().expect("the lock is not poisoned")
     }
 
-    /// Does it, unless it is away; then tells whoever waits for it.
+    /// Runs the call unless the ledger is away, and then wakes the tests that wait for it.
     fn when_there<'a, T: Send + 'a>(
         &'a self,
         step: Step,

@@ -1,7 +1,7 @@
-//! One server for the tests of the core. What it does is written in each test, as a function of the leg; what it did
-//! is counted here.
+//! One server for the tests of the core. Each test writes its behaviour as a function of the leg, and the server counts
+//! its effects.
 
-#![allow(dead_code, unreachable_pub, reason = "every test file takes what it needs")]
+#![allow(dead_code, unreachable_pub, reason = "not every test file uses all of it")]
 
 pub mod gate;
 #[cfg(feature = "http")]
@@ -37,7 +37,7 @@ pub struct Desk {
     effects: Effects,
 }
 
-/// The effects a handler has had, which are to happen once.
+/// The effects of a handler, which should run once.
 #[derive(Clone, Default)]
 pub struct Effects(Arc<AtomicUsize>);
 
@@ -46,7 +46,7 @@ impl Effects {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Has the effect, and says how often it was had before.
+    /// Runs the effect, and returns how often it ran before.
     pub fn have(&self) -> usize {
         self.0.fetch_add(1, Ordering::SeqCst)
     }
@@ -67,7 +67,7 @@ impl Turn {
     }
 }
 
-/// What a handler ends with, whichever of the three requests it serves.
+/// The outcome of a handler, for all three methods.
 pub enum Reply {
     Text(String),
     Asks(InputRequiredResult),
@@ -143,7 +143,7 @@ impl ServerHandler for Desk {
         Ok(reply.into(message))
     }
 
-    /// Says of every resource that the whole world may keep it for a minute.
+    /// Declares every resource as publicly cacheable for a minute.
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
@@ -160,7 +160,7 @@ impl ServerHandler for Desk {
     }
 }
 
-/// A desk that is wrapped, with a client at it and everything watched.
+/// A wrapped desk with a client and an observer.
 pub struct Visit {
     pub client: Client,
     pub effects: Effects,
@@ -168,8 +168,8 @@ pub struct Visit {
     _watchdog: Watchdog,
 }
 
-/// A test that waits for what never comes ends within a minute, and says which it was.
-struct Watchdog(#[expect(dead_code, reason = "what counts is when it is dropped")] mpsc::Sender<()>);
+/// A test that would wait forever fails within a minute, and its name is printed.
+struct Watchdog(#[expect(dead_code, reason = "only its drop matters")] mpsc::Sender<()>);
 
 impl Watchdog {
     fn new() -> Self {
@@ -203,7 +203,7 @@ impl Visit {
         Self::at(&Clock::new(), desk, configure).await
     }
 
-    /// At a clock that others share.
+    /// With a clock that others share.
     pub async fn at(
         clock: &Clock,
         desk: Desk,
@@ -214,13 +214,13 @@ impl Visit {
         Self { client: stage.modern().await, effects, stage, _watchdog: Watchdog::new() }
     }
 
-    /// How often the handler ran, whatever it was called for.
+    /// How often the handler ran, for all methods.
     pub fn runs(&self) -> usize {
         let stations = self.events.stations();
         stations.iter().filter(|station| **station == rounds::observe::Station::Started).count()
     }
 
-    /// Starts the flow that most tests need one of.
+    /// Starts the flow that most tests need.
     pub async fn order(&self) -> rounds::test::Asked {
         self.client.call("order", json!({"item": "tea"})).await.asked()
     }
@@ -233,7 +233,7 @@ pub enum Size {
     Large,
 }
 
-/// Asks for a size, and has its effect when there is one.
+/// Asks for a size, and runs its effect when it has one.
 pub fn shop() -> Desk {
     Desk::new(|turn| async move { sell(&turn) })
 }
@@ -259,7 +259,7 @@ pub fn large() -> Value {
     json!({"size": "large"})
 }
 
-/// Expects the error that asks for the same request again, to the letter.
+/// Expects exactly the error that asks the client to send the same request again.
 #[track_caller]
 pub fn asks_for_a_retry(leg: &Leg) {
     let error = leg.error();
@@ -271,7 +271,7 @@ pub const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A ring of keys that are all this byte, one for each.
+/// A ring with one key for each byte, which consists of that byte.
 pub fn ring(keys: &[u8]) -> rounds::KeyRing {
     rounds::KeyRing::from_bytes(keys.iter().map(|key| [*key; 32])).expect("the keys are long enough")
 }
