@@ -52,7 +52,7 @@ pub(crate) async fn measure() -> Result<Section, Failure> {
         for _ in 0..TURNS {
             seal.time_each(times, || drop(black_box(ours.seal(black_box(&mut state)))));
             drawn.time_each(times, || {
-                getrandom::fill(black_box(&mut [0; 24])).expect("the operating system provides randomness")
+                getrandom::fill(black_box(&mut [0; 24])).expect("the operating system provides randomness");
             });
             rmcp_seal.time_each(times, || drop(black_box(theirs.seal_with(black_box(state.as_bytes()), &options))));
             open.time_each(times, || drop(black_box(ours.open(black_box(&token)))));
