@@ -271,7 +271,7 @@ impl Params {
 }
 
 /// What is read from an object, and from nothing else: derived code also takes an array of its fields in their order, which rmcp does not, and
-/// which whoever looks at bodies before us may take for something else.
+/// which a proxy that inspects bodies may read differently.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

@@ -100,7 +100,7 @@ pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::into_pin(Box::write(Box::new_uninit(), make()))
 }
 
-/// A handler at work. It is told when nobody waits for it any more, and goes on to its end: what it has begun is not broken off.
+/// A running handler. When its client is gone, its token is cancelled, and it runs to its end: work in progress is not cut off.
 struct Running {
     handler: Option<Pin<Box<dyn Future<Output = Said> + Send>>>,
     cancelled: CancellationToken,

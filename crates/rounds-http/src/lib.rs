@@ -47,8 +47,8 @@
 //! - **A stray notification goes nowhere**: one other than progress with the request's token, unless the request has a log level and the server declares that it logs. The protocol has
 //!   no place for it. rmcp would turn the response into a stream for it.
 //! - **A handler gets another progress token** than the client has sent: a number that no other request has. The client gets its own back.
-//! - **A peer that was kept stays open.** Whoever keeps the `peer` of a request beyond its answer can send to it, and nobody gets to
-//!   see it. With rmcp that is an error.
+//! - **A peer that was kept stays open.** A handler that keeps the `peer` of a request beyond its answer can send to
+//!   it, and no client gets it. With rmcp that is an error.
 //! - **The members of a question come in another order**: rmcp sorts them. Questions and the fields of a form are in the order in which
 //!   they are to be shown, in both lanes: see [`rounds::order`].
 //!
@@ -291,7 +291,7 @@ struct Lanes<H, M> {
     /// The same service for pages of other origins, which looks whether they are on its list. Without one, that is for `rmcp`.
     foreign: Option<StreamableHttpService<H, M>>,
     looks_at_origins: bool,
-    /// `None` is no fast lane.
+    /// `None` means that there is no fast lane.
     form: Option<Form>,
     /// Whether the fast lane may answer with a stream of several events.
     may_stream: bool,

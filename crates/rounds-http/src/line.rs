@@ -71,7 +71,7 @@ impl Switchboard {
 pub(crate) struct Line {
     /// What is sent through it, if its client wants to be sent anything.
     pub(crate) events: Option<Arc<Events>>,
-    /// Its place among those who share a service.
+    /// Its place among the requests that share a service.
     _call: Option<Call>,
     /// Held, because its peer is closed when it is dropped: an endpoint may be dropped while requests are in flight.
     service: Arc<RunningService<RoleServer, Nobody>>,

@@ -27,7 +27,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// What comes to the reader. The guard is dropped with the body.
+    /// What the reader gets. The guard is dropped with the body.
     pub(crate) fn new(reader: Reader, left: DropGuard, config: &StreamableHttpServerConfig) -> Self {
         let alive = config.sse_keep_alive.map(|every| KeepAlive { every, timer: None });
         let stopped = Box::pin(config.cancellation_token.clone().cancelled_owned());

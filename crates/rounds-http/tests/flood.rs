@@ -56,7 +56,7 @@ impl ServerHandler for Flood {
                 sending.await.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 continue;
             }
-            // It is on its way, and nobody waits for it.
+            // It was sent, and no reader waits for it.
             let _ = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop(sending);
             tokio::task::yield_now().await;

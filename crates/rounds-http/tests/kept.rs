@@ -1,7 +1,7 @@
 //! What stays of a request while its call waits for an answer, in both lanes: nothing whose size the client chooses, but for the
 //! arguments, which are kept as text and count.
 //!
-//! Alone in its binary, as it counts every allocation of the process.
+//! Alone in its binary, because it counts every allocation of the process.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 

@@ -63,7 +63,7 @@ async fn a_body_that_trickles_in_gets_an_error() {
 async fn a_client_that_does_not_read_is_let_go() {
     let (gone, is_gone) = oneshot::channel();
     let gone = std::sync::Arc::new(std::sync::Mutex::new(Some(gone)));
-    // A response without an end, and a sign when nobody wants it any more.
+    // A response without an end, and a sign when its client is gone.
     let endless = Router::new().route(
         "/",
         routing::get(async move || {

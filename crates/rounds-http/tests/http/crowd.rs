@@ -36,7 +36,7 @@ async fn a_call_in_flight_is_not_given_up_for_another_connection() {
 
     let mut second = port.connect().await;
     let second = tokio::spawn(async move { call(&mut second, "/mcp").await });
-    // Nothing tells that somebody waits at the door. If they were let in, they would be let in soon.
+    // Nothing shows that a connection waits to be accepted. If it were accepted, that would happen soon.
     assert!(tokio::time::timeout(Duration::from_millis(300), begun.notified()).await.is_err(), "there is one seat");
 
     finish.notify_one();

@@ -396,7 +396,7 @@ fn base() -> impl Strategy<Value = Draft> {
         Draft::new("resources/subscribe", json!({ "uri": "echo" })),
         Draft::new("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })),
         Draft::new("tasks/list", json!({})),
-        Draft::new("nobody/knows", json!({ "a": 1 })),
+        Draft::new("unknown/method", json!({ "a": 1 })),
         Draft::new(
             "initialize",
             json!({ "protocolVersion": "2026-07-28", "capabilities": {}, "clientInfo": { "name": "a", "version": "1" } }),
@@ -530,7 +530,7 @@ const HEADERS: &[(&str, &[&[u8]])] = &[
             b"\xff",
         ],
     ),
-    ("mcp-session-id", &[b"nobody", b""]),
+    ("mcp-session-id", &[b"unknown", b""]),
     ("mcp-param-region", &[b"here", b"there", b"=?base64?aGVyZQ==?="]),
     ("last-event-id", &[b"1"]),
 ];

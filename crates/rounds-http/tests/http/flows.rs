@@ -22,9 +22,9 @@ async fn every_shape_asks_and_goes_on() {
         let server = gallery::rounds().build().unwrap();
         let mut endpoint = Endpoint::new(&server, config);
         for tool in ["weather_asked", "weather_e", "weather_f", "weather_g", "weather_h", "weather_i"] {
-            let asked = leg(&mut endpoint, tool, None, "somebody").await;
+            let asked = leg(&mut endpoint, tool, None, "alice").await;
             assert_eq!(asked["result"]["resultType"], "input_required", "{tool}: {asked}");
-            let told = leg(&mut endpoint, tool, Some(&asked), "somebody").await;
+            let told = leg(&mut endpoint, tool, Some(&asked), "alice").await;
             let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {told}"));
             assert!(text.starts_with("Weather in Tokyo: 22°C"), "{tool}: {text}");
         }
@@ -34,10 +34,10 @@ async fn every_shape_asks_and_goes_on() {
 #[tokio::test]
 async fn a_flow_belongs_to_who_began_it() {
     let mut endpoint = Endpoint::new(&gallery::rounds().build().unwrap(), json());
-    let asked = leg(&mut endpoint, "weather_e", None, "somebody").await;
-    let refused = leg(&mut endpoint, "weather_e", Some(&asked), "somebody else").await;
+    let asked = leg(&mut endpoint, "weather_e", None, "alice").await;
+    let refused = leg(&mut endpoint, "weather_e", Some(&asked), "bob").await;
     assert_eq!(refused["error"]["data"], json!({ "reason": "invalid_request_state" }), "{refused}");
-    let told = leg(&mut endpoint, "weather_e", Some(&asked), "somebody").await;
+    let told = leg(&mut endpoint, "weather_e", Some(&asked), "alice").await;
     assert!(told["result"]["content"].is_array(), "{told}");
 }
 

@@ -46,7 +46,7 @@ async fn over_http_2_requests_share_a_connection_and_take_the_fast_lane() {
 
 #[tokio::test]
 async fn an_authority_that_is_not_on_the_list_is_refused_as_a_host_is() {
-    let (_, sender) = connected(&Tool::new(|_| async { panic!("nobody is to be let in") })).await;
+    let (_, sender) = connected(&Tool::new(|_| async { panic!("no request may reach the tool") })).await;
     let (status, _, body) = send(&sender, "http://evil.example/mcp".to_owned(), &called()).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
 }

@@ -166,7 +166,7 @@ async fn the_span_of_the_first_request_ends_with_it() {
     }
 }
 
-/// Different on purpose: with rmcp nobody ever hears of it.
+/// Different on purpose: with rmcp the client gets no answer.
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_answered() {
     let tool = Tool::new(|_| async { panic!("at the desk") });
@@ -211,7 +211,7 @@ async fn a_handler_whose_client_is_gone_is_told_and_comes_to_its_end() {
         move |context| {
             let (told, finished) = (told.clone(), finished.clone());
             async move {
-                // An effect that is under way, and goes on for a few turns after nobody waits any more.
+                // An effect that is under way, and goes on for a few turns after its client is gone.
                 context.ct.cancelled().await;
                 tokio::task::yield_now().await;
                 told.store(true, Ordering::SeqCst);

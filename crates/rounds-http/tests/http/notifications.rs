@@ -186,7 +186,7 @@ async fn a_handler_gets_a_progress_token_that_no_other_request_has() {
     assert_eq!(told, [1.0, 2.0, 3.0], "each client gets its own");
 }
 
-/// A peer that was kept writes to nobody, even if another client has sent the same token.
+/// A peer that was kept reaches no client, even if another client has sent the same token.
 #[tokio::test(start_paused = true)]
 async fn progress_after_the_result_does_not_reach_another_request() {
     let (kept, go) = (Arc::new(Mutex::new(None)), Arc::new(Notify::new()));

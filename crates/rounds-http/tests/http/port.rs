@@ -46,7 +46,7 @@ async fn a_connection_is_kept_for_one_request_after_the_other() {
 
 #[tokio::test]
 async fn another_path_is_not_found_and_never_reaches_the_service() {
-    let port = Served::of(ready(Tool::new(|_| async { panic!("nobody was to come here") }))).await;
+    let port = Served::of(ready(Tool::new(|_| async { panic!("no request may reach the tool") }))).await;
     let mut connection = port.connect().await;
     for path in ["/", "/mcp/", "/mcp2", "/.well-known/oauth-protected-resource"] {
         assert_eq!(call(&mut connection, path).await, (StatusCode::NOT_FOUND, String::new()), "{path}");
@@ -92,7 +92,7 @@ async fn a_head_has_room_for_long_headers_but_not_for_any() {
     }
 }
 
-/// Responses are not kept for somebody who does not take them.
+/// Responses are not kept for a client that does not read them.
 #[tokio::test]
 async fn who_sends_requests_and_reads_nothing_is_not_heard_any_more() {
     let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
@@ -169,7 +169,7 @@ async fn stopping_closes_what_is_idle_and_finishes_what_is_not() {
     begun.notified().await;
 
     port.stop.send(()).unwrap();
-    // Nobody else gets in, and who said nothing is sent away.
+    // No other connection is accepted, and a silent one is closed.
     in_time(async { while TcpStream::connect(port.address).await.is_ok() {} }).await;
     assert_eq!(in_time(silent.read(&mut [0])).await.unwrap(), 0);
     assert!(!port.serving.is_finished(), "there is a request to answer");
@@ -193,7 +193,7 @@ async fn nobody_keeps_a_port_that_is_to_stop_for_longer_than_it_drains() {
 
     port.stop.send(()).unwrap();
     // Well before it would have, had it not been told.
-    timeout(Port::DRAIN / 2, port.serving).await.expect("it waits for nobody").unwrap();
+    timeout(Port::DRAIN / 2, port.serving).await.expect("it waits for no connection").unwrap();
     // Who waits for an answer still gets it.
     finish.notify_one();
     assert_eq!(in_time(calling).await.unwrap().0, StatusCode::OK);
@@ -228,7 +228,7 @@ async fn dropping_it_finishes_what_is_in_flight_too() {
 async fn a_connection_that_breaks_is_nobody_elses_trouble() {
     let port = Served::of(ready(Tool::new(|_| async { done() }))).await;
     let mut babbling = TcpStream::connect(port.address).await.unwrap();
-    babbling.write_all(b"\x16\x03\x01 this is no HTTP\r\n\r\n").await.unwrap();
+    babbling.write_all(b"\x16\x03\x01 this is not HTTP\r\n\r\n").await.unwrap();
     let mut said = String::new();
     in_time(babbling.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 400"), "{said}");
@@ -258,7 +258,7 @@ async fn a_handler_is_told_when_its_connection_is_closed_and_comes_to_its_end() 
     in_time(finished.notified()).await;
 }
 
-/// As middleware may be: not to be called before it is ready, each time anew.
+/// Like some middleware, it must not be called before it is ready, and has to become ready again for each call.
 #[derive(Clone)]
 pub(crate) struct Ready<S> {
     inner: S,

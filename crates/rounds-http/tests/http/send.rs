@@ -40,7 +40,7 @@ pub(crate) enum Piece {
 }
 
 impl Sent {
-    /// A request that nobody could find fault with.
+    /// A request without any fault.
     pub(crate) fn new(method: &str, mut params: Value) -> Self {
         params["_meta"] = serde_json::to_value(meta()).unwrap();
         let name = params
@@ -92,7 +92,7 @@ impl Sent {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.parse().unwrap();
         *request.headers_mut() = self.headers.clone();
-        request.extensions_mut().insert(Caller("somebody"));
+        request.extensions_mut().insert(Caller("alice"));
         request
     }
 

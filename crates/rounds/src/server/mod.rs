@@ -11,6 +11,8 @@ pub(crate) mod policy;
 mod rounds;
 pub(crate) mod seal;
 pub(crate) mod shape;
+#[cfg(feature = "http")]
+mod streamable_http;
 pub mod transport;
 
 pub use builder::{BuildError, RoundsBuilder};

@@ -39,7 +39,7 @@ impl Received {
                     None | Some(Value::Null) => accepted(Value::Object(Default::default())),
                     Some(_) => Self::Malformed(InvalidAnswer::whole("the answer's content is not an object")),
                 },
-                // Content on a decline is not looked at: nobody agreed to it.
+                // Content on a decline is ignored: the person did not agree to it.
                 Some("decline") => Self::Declined,
                 Some("cancel") => Self::Cancelled,
                 _ => Self::Malformed(InvalidAnswer::whole("the answer's action is none of accept, decline and cancel")),
@@ -89,7 +89,7 @@ enum Held {
     Asked(QuestionKind, Received),
     /// Settled in an earlier round without content: of any kind.
     Refused(Received),
-    /// Came with no state: nobody knows what was asked.
+    /// The answers came without a state, so what was asked is unknown.
     Unsolicited(Value),
 }
 
@@ -188,7 +188,7 @@ impl Answers {
         }
     }
 
-    /// The answer to a question that the library asked, whatever its kind. Nobody else's is looked at, asked or not.
+    /// The answer to a question that the library asked, whatever its kind. Answers to other questions are ignored, asked or not.
     pub(crate) fn to_posed(&self, key: &str) -> Option<(QuestionKind, Received)> {
         self.posed(key)?;
         match self.held(key)? {
@@ -336,12 +336,12 @@ mod tests {
         assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
         assert!(!answers.clashes("class"));
         answers.pose("class", [1; 16], 0).unwrap();
-        assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is no answer to it");
+        assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is not an answer to it");
         let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", QuestionKind::Form)], &sent);
         assert_eq!(answered.to_posed("class"), Some((QuestionKind::Form, accepted(json!({})))));
         assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
         answered.pose("class", [2; 16], 1).unwrap();
-        assert!(!answered.clashes("class"), "the library may ask anew");
+        assert!(!answered.clashes("class"), "the library may ask again");
         assert_eq!(answered.posing().posed.len(), 1);
         let mut uninvited = Answers::unsolicited(sent);
         answered.take("class", [2; 16]);

@@ -54,7 +54,7 @@ impl Keys {
     }
 }
 
-/// Fills a slice with what nobody can guess.
+/// Fills a slice with unpredictable bytes.
 pub(crate) type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// What all clones of a [`Rounds`] share.
@@ -143,12 +143,12 @@ impl Core {
         self.identifies.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody may be asked as long as it is not known who they are.
+    /// Whether a principal is required before a question may be asked.
     pub(crate) fn requires_principal(&self) -> bool {
         self.identify.is_required()
     }
 
-    /// Whether somebody may be asked of whom this much is known.
+    /// Checks that the caller may be asked.
     pub(crate) fn require_principal(&self, present: bool, over_http: bool) -> Result<(), FlowError> {
         if present {
             return Ok(());
@@ -159,7 +159,7 @@ impl Core {
         if over_http && !self.warned_of_http.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: "rounds",
-                "a question leaves over HTTP for nobody in particular: whoever has its state can answer it. Put a \
+                "a question is sent over HTTP to a caller without a principal: any client with its state can answer it. Put a \
                  `rounds::Principal` into the request where you authenticate it, or insist on one with \
                  `Principal::required`"
             );
@@ -167,7 +167,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether anybody gets to know of what happens on the way.
+    /// Whether an observer or the log takes the events of a leg.
     pub(crate) fn is_observed(&self) -> bool {
         !self.observers.is_empty() || tracing::enabled!(target: "rounds", tracing::Level::DEBUG)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Effects {
     answered: Option<Answered>,
 }
 
-/// The round that a leg answers, as it claimed it.
+/// The round that a leg answers, with the fence of its claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answered {
     pub(crate) span: Span,
@@ -51,7 +51,7 @@ struct Known {
     unrecorded: Option<(String, String)>,
     /// The names that this run of the handler has used.
     used: BTreeSet<String>,
-    /// Those whose effects have begun and not come to an end, in this run or in a task that outlives one.
+    /// The names of effects that are running, in this run or in a task that outlives one.
     under_way: BTreeSet<String>,
     /// Those that this leg has claimed in the ledger.
     claimed: Vec<(String, ClaimId)>,
@@ -125,7 +125,7 @@ impl Effects {
         self.known().step = step.map(str::to_owned);
     }
 
-    /// A step is not run again, as it has its value: the attempts that failed in it are behind this run.
+    /// A step has its value and is not run again: this run has passed the attempts that failed in it.
     pub(crate) fn pass_step(&self, step: &str) {
         let Known { failed, met, .. } = &mut *self.known();
         for (name, attempts) in failed {
@@ -370,7 +370,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What a handler that comes to an effect has to do.
+/// What a handler does that reaches an effect.
 enum Turn {
     /// Run it; with the claim on it, from the second leg on.
     Run(Option<ClaimGuard>),
@@ -402,7 +402,7 @@ fn begun(recording: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// What is kept of an effect whose value is not. It is no JSON.
+/// The record of an effect whose value is not kept. It is not JSON.
 pub(crate) const LOST: &str = "";
 
 /// The value of an effect that has happened.

@@ -73,7 +73,7 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
         Err(error)
     }
 
-    /// Marks a result that depends on answers as one that nobody may keep.
+    /// Marks a result that depends on answers as one that must not be cached.
     fn forbid_caching(&mut self) {}
 
     /// Writes the response as a ledger keeps it: the result as it is on the wire.

@@ -116,7 +116,7 @@ impl Parked {
                 let theirs = self.per_principal.get(&principal).copied().unwrap_or_default();
                 theirs.admits(more, frames_per_principal, frame_bytes_per_principal)?;
             }
-            // The other half is for those who are known.
+            // The other half is for callers with a principal.
             None if core.identifies_principals() => self.anonymous.admits(more, frames / 2, frame_bytes / 2)?,
             None => {}
         }

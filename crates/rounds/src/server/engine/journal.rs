@@ -45,7 +45,7 @@ pub(crate) struct Journal {
     bytes: usize,
     /// Whether the handler is only shown its past: it stops where it would have an effect.
     dry: bool,
-    /// How many have the flow in hand: the handler, until it is done with it. What its server does before and after is no part of it.
+    /// How many have the flow in hand: the handler, until it is done with it. What its server does before and after does not count.
     within: AtomicUsize,
     /// Whether the handler was reached at all on this leg.
     reached: AtomicBool,
@@ -95,13 +95,13 @@ struct Group {
 pub(crate) enum Fault {
     /// The handler took another way than the one recorded.
     Diverged { position: usize, recorded: String, wanted: String },
-    /// The handler came to a question that was another one when it was asked.
+    /// The handler reached a question that differs from the one it asked.
     Changed { position: usize, key: String, asked: Option<Text>, now: Text },
     /// Two operations at once.
     Concurrent,
-    /// Waiting for something that is no operation of the flow.
+    /// The handler waited for something that is not an operation of the flow.
     Strayed,
-    /// The handler was only shown its past, and came to an effect that is not in it.
+    /// A replay reached an effect that is not recorded.
     Live { effect: String },
 }
 
@@ -182,7 +182,7 @@ impl Journal {
         journal
     }
 
-    /// A journal to show a handler its past by, and no more: questions are not answered, and no effect is had.
+    /// A journal for a replay: questions are not answered, and no effect runs.
     #[cfg(feature = "test")]
     pub(crate) fn dry(pages: Pages, limits: &Limits) -> Self {
         // No question is too late: it would be asked.
@@ -243,7 +243,7 @@ impl Journal {
         self.within.load(Ordering::Relaxed) > 0
     }
 
-    /// The handler has come to a good end, which has to be the journal's as well.
+    /// The handler has returned a result, so it must have reached the end of the journal.
     fn end(&self) {
         let state = self.state();
         let recorded = self.entry(&state, state.at).map(ToString::to_string).or_else(|| state.awaited());
@@ -486,7 +486,7 @@ impl<'a> Operation<'a> {
         Ok(())
     }
 
-    /// Comes to a question that waits for its answer, if it is the one that was asked: then its answer is the one that came with this
+    /// Reaches a question that waits for its answer, if it is the one that was asked: then its answer is the one that came with this
     /// leg.
     pub(crate) fn reach(&self, key: &str, question: Fingerprint) -> Option<Reached> {
         let mut state = self.journal.state();
@@ -933,7 +933,7 @@ mod tests {
         };
         let journal = resumed();
         let operation = journal.begin().unwrap();
-        assert!(operation.reach("meal", digest("Meal?")).is_none(), "nobody had asked");
+        assert!(operation.reach("meal", digest("Meal?")).is_none(), "it was not asked");
         assert_eq!(operation.reach("seat", digest("Seat?")).unwrap().answer, Some(Received::Declined));
         assert!(operation.reach("seat", digest("Seat?")).is_none());
         assert!(resumed().begin().unwrap().reach("seat", digest("Which seat?")).is_none(), "reworded since");

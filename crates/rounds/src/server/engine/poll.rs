@@ -14,7 +14,7 @@ fn address(frame: &Frame) -> usize {
     std::ptr::from_ref(frame).addr()
 }
 
-/// Whether whoever polls a question with this waker blocks the thread that polls the question's handler, as `block_on` does: the poll does not
+/// Whether a poll of a question with this waker blocks the thread that polls the question's handler, as `block_on` does: the poll does not
 /// come to its end, and the question cannot be sent.
 ///
 /// Within the poll of a handler, every waker leads to the frame's. A combinator has a waker of its own, and passes what wakes it on to the

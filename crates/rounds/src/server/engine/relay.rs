@@ -14,7 +14,7 @@ pub trait Relay: Send + Sync + 'static {
     /// The name of this instance. No other has it, nor has the one that ran here before a restart.
     fn here(&self) -> &str;
 
-    /// Sends a message to another instance. False when it is certain that nobody of that name is there. One that is not sent within
+    /// Sends a message to another instance. False when it is certain that no instance of that name is connected. One that is not sent within
     /// two seconds is given up, as if this had failed. A report is as large as the result of a call.
     fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>>;
 

@@ -1,4 +1,4 @@
-//! What a leg replied, as it is kept for equal legs and sent to other instances.
+//! The reply of a leg in the form that is kept for equal legs and sent to other instances.
 
 use rmcp::ErrorData;
 

@@ -28,10 +28,10 @@ use crate::server::{
     },
 };
 
-/// How often the owner says that it is still at it.
+/// How often the owner reports that it still works on an errand.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(700);
 
-/// After how long without a sign an errand is sent again, as it may have got lost, and after the last time the owner counts as
+/// After how long without a sign an errand is sent again because it may be lost, and after the last time the owner counts as
 /// gone.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -41,7 +41,7 @@ const SENT: u32 = 3;
 /// After how long a message that is still being sent is given up.
 const SENDING: Duration = Duration::from_secs(2);
 
-/// A leg, as it is handed to another instance.
+/// A leg that is handed to another instance.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Errand {
     pub(super) binding: Binding,
@@ -167,7 +167,7 @@ pub(super) async fn hand(
                 None => return Ok(Routed::Silent(None)),
             },
             () = leg_token.cancelled() => {
-                // One that does not arrive costs the owner the rest of the leg, and nobody else anything.
+                // If it does not arrive, only the owner wastes the rest of the leg.
                 let _ = post(core, relay, owner, id, &Body::Cancel).await;
                 return Ok(Routed::Cancelled);
             }
@@ -197,7 +197,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Posts a message. A relay that is not done with it in time counts as away: nobody waits for it forever.
+/// Posts a message. A relay that does not send it in time counts as away, so no leg waits forever.
 async fn post(core: &Core, relay: &Arc<dyn Relay>, to: &str, id: Id, body: &Body) -> Result<bool, RelayError> {
     let plaintext =
         postcard::to_stdvec(&Message { id, body }).expect("a message has no type that postcard cannot write");
@@ -256,7 +256,7 @@ async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Err
     let signs = async {
         for sign in 1.. {
             core.clock.sleep(SIGN_OF_LIFE).await;
-            // Whoever hears none looks for the reply by itself.
+            // An instance that gets none looks for the reply in the ledger.
             let _ = post(&core, &relay, &from, id, &Body::AtIt(sign)).await;
         }
     };

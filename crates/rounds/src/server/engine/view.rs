@@ -49,7 +49,7 @@ pub(crate) struct View {
     /// The round this leg answers; its number is zero on the first leg.
     pub(crate) round: RoundId,
     pub(crate) peer: Peer,
-    /// What the handler kept, as it wrote it.
+    /// The state that the handler kept, in its own text.
     pub(crate) state: Option<String>,
     /// Whether the answers were asked for: they came with a state, and the state was opened.
     pub(crate) solicited: bool,
@@ -65,7 +65,7 @@ impl Drop for View {
     }
 }
 
-/// How a [`View`] travels. Nobody else can put one into a request: the type cannot be named outside.
+/// How a [`View`] travels. Only this module can put one into a request, because the type cannot be named outside.
 #[derive(Clone)]
 struct Carried(Arc<View>);
 

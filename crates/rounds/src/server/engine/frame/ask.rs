@@ -110,7 +110,7 @@ impl Driver {
         }
     }
 
-    /// A durable handler waits for something that nobody will record: it would wait for it again on every leg.
+    /// A durable handler waits for something that is not recorded: it would wait for it again on every leg.
     pub(super) fn stray(&mut self) -> Looked {
         if let Some(journal) = self.frame.journal.get() {
             journal.set_fault(Fault::Strayed);
@@ -160,7 +160,7 @@ impl Driver {
         Looked::Again
     }
 
-    /// Whether there may be another round of pushes, with so many questions open. The first takes a place among those who wait, and
+    /// Whether there may be another round of pushes, with so many questions open. The first takes a place among the waiting calls, and
     /// starts the clock.
     pub(super) fn admit_push(&mut self, asks: usize) -> Result<(), FlowError> {
         let core = &self.frame.core;

@@ -45,7 +45,7 @@ impl Driver {
         self.pushes.clear();
     }
 
-    /// Whether the handler has asked, and nobody is there to answer.
+    /// Whether the handler has asked, and no client can answer.
     pub(crate) fn waits_in_vain(&self) -> bool {
         self.asked && self.listener == Listener::None
     }

@@ -29,14 +29,14 @@ use crate::{
     shared::clock::{BoxFuture, Timestamp},
 };
 
-/// A handler's future. Its result is in a box, as it goes through many hands.
+/// A handler's future. Its result is boxed because it is moved many times.
 pub(in crate::server::engine) type Handler = BoxFuture<'static, Result<Box<ServerResult>, ErrorData>>;
 
 /// Owns a handler's future, and polls it.
 pub(crate) struct Driver {
     pub(super) frame: Arc<Frame>,
     pub(super) handler: Option<Handler>,
-    /// The handler ended while no leg was there to be told. In a box, as there is room for it while the handler waits.
+    /// How the handler ended while no leg was in flight. Boxed, because a waiting handler would need the space.
     pub(super) ending: Option<Box<Ending>>,
     /// Cancels the handler's own token when its part is over, or before that when it is told to stop.
     pub(super) over: Option<DropGuard>,
@@ -55,7 +55,7 @@ pub(crate) struct Driver {
     pub(super) slot: Option<Slot>,
     /// When the flow's time is over; none before the handler waits for the first time.
     pub(super) deadline: Option<Timestamp>,
-    /// Fires when nobody came back in time, or when the flow's time is over while a leg is in flight.
+    /// Fires when no leg came back in time, or when the flow's time is over while a leg is in flight.
     pub(super) timer: Option<BoxFuture<'static, ()>>,
     /// Where it goes on between legs.
     pub(super) runtime: Option<Handle>,
@@ -234,7 +234,7 @@ impl Driver {
 /// Drops the handler: at once, or in a task of its own as soon as the effects that it has begun have come to their end.
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Whoever hears of the end finds the place free.
+        // The place is free before a leg learns of the end.
         self.slot = None;
         // What was pushed is withdrawn at once: an answer would have the handler go on.
         self.pushes.clear();

@@ -67,7 +67,7 @@ pub(crate) struct Frame {
     context_bytes: usize,
     /// How many views of a leg there are. Without one, nothing is left of the context, which has one.
     views: AtomicU32,
-    /// Whether nobody may be asked, as nobody is signed in.
+    /// Whether questions are rejected because the caller has no principal.
     asks_nobody: bool,
     /// What a durable handler has been through. A frame with one is not kept between legs.
     pub(crate) journal: OnceLock<Box<Journal>>,
@@ -328,7 +328,7 @@ impl Frame {
         async { drop(ended.await) }
     }
 
-    /// Whoever still waits for an answer learns that there will be none.
+    /// Tells every task that still waits for an answer that there will be none.
     fn end(&self) {
         let mut state = self.state();
         state.ended = true;
@@ -389,7 +389,7 @@ impl Frame {
     }
 }
 
-/// Has the driver polled: by whoever has it, or else in a task.
+/// Has the driver polled: by the leg that has it, or else in a task.
 fn wake(mut state: MutexGuard<'_, State>) {
     state.woken = true;
     let (parked, waker) = (state.parked.take(), state.waker.take());

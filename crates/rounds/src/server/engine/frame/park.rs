@@ -43,13 +43,13 @@ impl Driver {
         Box::new(self).rest();
     }
 
-    /// Nothing is left to be polled: the driver is where whoever needs it finds it.
+    /// Nothing is left to be polled: the driver is parked where a leg or a wake-up finds it.
     pub(super) fn rest(self: Box<Self>) {
         let frame = self.frame.clone();
         let mut state = frame.state();
         if let Some(wanted) = state.wanted.take() {
             drop(state);
-            // It is polled there, whatever has happened meanwhile. A leg that is gone leaves a handler that nobody can wake.
+            // It is polled there, whatever has happened meanwhile. A leg that is gone leaves a handler that no leg can wake.
             drop(wanted.send(self));
         } else if state.woken || state.aborted {
             drop(state);

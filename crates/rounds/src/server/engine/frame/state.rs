@@ -26,19 +26,19 @@ pub(super) struct State {
     /// Answers that were not taken yet by what waits for them.
     pub(super) answered: Option<Box<Answered>>,
     pub(super) next_number: u32,
-    /// The round that a leg may answer, once: none while one is at it. What a ledger knows of the round may get lost; this
+    /// The round that a leg may answer, once: none while a leg runs. What a ledger knows of the round may get lost; this
     /// is here as long as the handler.
     pub(super) awaited: Option<NonZeroU32>,
     /// Since when it is awaited.
     pub(super) waits_since: Timestamp,
-    /// The driver, while nobody polls it between two legs.
+    /// The driver, while it is not polled between two legs.
     pub(super) parked: Option<Box<Driver>>,
     /// A leg that came for the driver while it was polled.
     pub(super) wanted: Option<oneshot::Sender<Box<Driver>>>,
     pub(super) aborted: bool,
-    /// The handler is over: nobody is there to be asked.
+    /// The handler has ended: no question can be asked.
     pub(super) ended: bool,
-    /// Those who wait for that.
+    /// Dropped when the handler ends, which wakes the tasks that wait for it.
     pub(super) outlived: Vec<oneshot::Sender<Infallible>>,
     /// The leg is gone, and the handler lives only to end an effect that it has begun.
     pub(super) cancelled: bool,
@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) polling: bool,
     /// Whether something wants to be polled that was not, since the last poll began.
     pub(super) woken: bool,
-    /// The task of whoever has the driver.
+    /// The task that has the driver.
     pub(super) waker: Option<Waker>,
 }
 

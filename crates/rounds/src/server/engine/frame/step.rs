@@ -48,7 +48,7 @@ pub(crate) struct Round {
     pub(crate) requests: InputRequests,
     /// In which order they were asked, where it is another than that of their keys.
     pub(crate) order: Option<Value>,
-    /// The questions of a durable handler, as it knows them again.
+    /// The questions of a durable handler, in the form that its journal records.
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) times: Times,
 }

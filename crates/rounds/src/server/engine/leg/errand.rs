@@ -30,7 +30,7 @@ use crate::server::{
     },
 };
 
-/// Plays a leg that landed on another instance, for a handler that waits here. None when it was cancelled: nobody waits for its
+/// Plays a leg that landed on another instance, for a handler that waits here. None when it was cancelled: no instance waits for its
 /// reply.
 pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     core: &Arc<Core>,

@@ -77,10 +77,10 @@ fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::into_pin(Box::write(Box::new_uninit(), make()))
 }
 
-/// What the application plugged in, such as its observer or its way to tell principals, may panic as well; whoever waits would be
-/// left without an answer.
+/// Answers a panic with an error. Code of the application, such as its observer or its `Identify`, may panic, and the client would get no
+/// answer.
 ///
-/// A leg is large, and comes in a box: rmcp moves the future of a request around, with room for the largest of all of them.
+/// A leg is a large future and comes boxed: rmcp moves the future of a request, and reserves the size of the largest.
 fn caught<T, E: From<Stop>>(mut leg: impl Future<Output = Result<T, E>> + Unpin) -> impl Future<Output = Result<T, E>> {
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut leg).poll(cx))) {
         Ok(polled) => polled,
@@ -93,7 +93,7 @@ struct Leg<'a> {
     binding: Binding,
     peer: Peer,
     over_http: bool,
-    /// Of a flow that is drawn anew for a first leg, and comes from the state when there is one.
+    /// The flow is new for a first leg, and comes from the state of a later one.
     round: RoundId,
     /// Whether the flow is known by now.
     known: bool,
@@ -233,7 +233,7 @@ impl<'a> Leg<'a> {
                 let onces = Effects::of(vec![], answered);
                 let view = self.view(handler, None, Some(onces), None, true, &given);
                 let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
-                // A frame is made for this leg, so nobody has set it before.
+                // The frame is new, so its journal is not set yet.
                 let _ = view.frame.journal.set(Box::new(journal));
                 view
             }
@@ -298,7 +298,7 @@ impl<'a> Leg<'a> {
     }
 }
 
-/// A handler that reads the answers as they came does not find content that nobody agreed to.
+/// Removes the content of declined and cancelled answers, for handlers that read the raw answers.
 fn without_refused_content(mut sent: InputResponses) -> InputResponses {
     for answer in sent.values_mut().filter_map(Value::as_object_mut) {
         if matches!(answer.get("action").and_then(|action| action.as_str()), Some("decline" | "cancel")) {

@@ -20,7 +20,7 @@ use crate::server::{
 impl Leg<'_> {
     pub(super) fn open(&mut self, state: &str) -> Result<Box<Envelope>, Refusal> {
         let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state)?;
-        // In a box, as it is handed on through several futures.
+        // Boxed because several futures pass it on.
         let envelope = Box::new(Envelope::from_bytes(&plaintext)?);
         // Known from here on, so that a refusal can be told of its flow.
         self.of(RoundId::new(envelope.flow, envelope.round));

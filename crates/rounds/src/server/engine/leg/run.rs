@@ -28,7 +28,7 @@ use crate::{
 /// How the handler's part of a leg ended.
 pub(super) enum Ran {
     Stepped(Step),
-    /// The client went away, and nobody else waits.
+    /// The client is gone, and no equal leg waits.
     Cancelled,
     /// Another instance took the round over.
     Overtaken,
@@ -185,7 +185,7 @@ impl Leg<'_> {
                     if !renew(&mut lease).await {
                         return Ran::Overtaken;
                     }
-                    // An equal leg may go away as well, and says so to nobody.
+                    // An equal leg may be gone as well, without notice.
                     if driver.listener() == Listener::EqualLeg && !is_awaited(claim).await {
                         driver.tell_to_stop();
                     }
@@ -213,8 +213,8 @@ pub(super) fn call<X: Exchange, H: ServerHandler>(
     request.call(handler, context)
 }
 
-/// Calls a handler for a client of the legacy era. Not within those who call it: their every call would have the room on the
-/// stack that this takes.
+/// Calls a handler for a client of the legacy era. Not inlined: every call of its callers would reserve
+/// its stack frame.
 #[inline(never)]
 pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
     Box::pin(async move {

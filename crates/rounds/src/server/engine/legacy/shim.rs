@@ -26,7 +26,7 @@ use crate::{
 
 /// Calls the handler until it no longer asks.
 ///
-/// To be polled in the task in which rmcp handles the request, as every push.
+/// To be polled in the task in which rmcp handles the request, like every push.
 pub(crate) async fn call<X: Exchange, H: ServerHandler>(
     handler: &H,
     mut request: X,
@@ -38,7 +38,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
     loop {
         view.put(&mut context);
         frame.event(view.round.number, &Station::Started);
-        // What this run of the handler starts learns when it is over, as it does where a run is a leg.
+        // Tasks that this run of the handler starts learn when the run is over, like those of a leg.
         context.ct = spare.context.ct.child_token();
         let over = context.ct.clone().drop_guard();
         let returned = request.call(handler, context).await;
