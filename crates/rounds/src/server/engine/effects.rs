@@ -419,6 +419,7 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, value: &str) -> Result<T, Fl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::clock::Timestamp;
 
     const ANSWERED: Answered = {
         let then = Timestamp::from_millis(1_800_000_000_000);
