@@ -225,7 +225,10 @@ async fn an_endless_asker_is_stopped_and_what_was_answered_is_kept() {
     .await;
     let error =
         soon(drive(&client, Call::tool("x", object!({})), &knows_units(), DriveLimits::default())).await.unwrap_err();
-    assert_eq!(error.to_string(), "the server has not finished after 10 rounds");
+    assert_eq!(
+        error.to_string(),
+        "the server has not finished after 10 rounds; continue with the pending call, or raise `DriveLimits::with_rounds`"
+    );
     assert_eq!(raw.requests("tools/call").len(), 11);
     let pending = error.into_pending().unwrap();
     assert_eq!((pending.round(), pending.open()), (11, vec!["units"]));

@@ -96,7 +96,7 @@ fn what_could_never_be_answered_does_not_build() {
         (builder().round_lifetime(Default::default()), "round lifetime"),
         (builder().flow_deadline(Default::default()), "flow deadline"),
         (builder().limits(limits().with_rounds(0)), "limit of rounds"),
-        (builder().limits(limits().with_questions(0)), "limit of asks"),
+        (builder().limits(limits().with_questions(0)), "limit of questions"),
         (builder().limits(limits().with_token_bytes(0)), "limit of token bytes"),
         (builder().limits(limits().with_lease(Default::default())), "lease"),
     ] {

@@ -211,7 +211,7 @@ async fn two_questions_with_the_same_explicit_key_are_a_mistake_that_is_named() 
     });
     let client = Client::modern(stage.server.clone()).await;
     let leg = client.call("x", json!({})).await;
-    assert_eq!(leg.error()["message"], "two questions of this round have the key `k`: give each its own");
+    assert_eq!(leg.error()["message"], "two questions of this round have the key `k`: give each its own key");
 }
 
 #[tokio::test]

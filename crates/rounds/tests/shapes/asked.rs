@@ -377,7 +377,7 @@ async fn nothing_follows_from_an_answer_to_a_question_that_has_changed() {
 /// Otherwise the answer to the body's question would count for the declared question.
 #[tokio::test]
 async fn a_body_that_asks_under_the_key_of_what_is_declared_is_told() {
-    const TOLD: &str = "two questions of this round have the key `units`: give each its own";
+    const TOLD: &str = "two questions of this round have the key `units`: give each its own key";
     let stage = stage();
     let client = stage.modern().await;
     let units = client.call("same_key", json!({})).await.asked();
@@ -437,11 +437,11 @@ async fn two_questions_of_one_key_are_a_mistake_that_is_told() {
     let stage = stage();
     let client = stage.modern().await;
     let error = client.call("clash", json!({})).await.error().clone();
-    assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");
+    assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own key");
     // Of two in sequence, each would be asked again once the other was answered.
     let asked = client.call("clash_apart", json!({})).await.asked();
     let error = asked.accept("units", json!({"units": "metric"})).send(&client).await.error().clone();
-    assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own");
+    assert_eq!(error["message"], "two questions of this round have the key `units`: give each its own key");
 }
 
 #[tokio::test]

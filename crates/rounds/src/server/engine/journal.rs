@@ -704,7 +704,7 @@ mod tests {
         assert!(matches!(refused, Err(FlowError::EntryTooLarge { .. })), "{refused:?}");
         let why = journal.cannot_ask().unwrap().to_string();
         assert!(why.starts_with("nothing can be asked after the effect `charge`"), "{why}");
-        assert!(why.contains("more than the 16384 that an entry may have"), "{why}");
+        assert!(why.contains("the limit of an entry is 16384"), "{why}");
     }
 
     /// One operation, from its beginning to its end.
@@ -836,7 +836,7 @@ mod tests {
         meets(&journal, &once("quote"), &once("quote"));
         journal.end();
         let told = journal.fault().map(|fault| FlowError::from(fault).to_string()).unwrap();
-        assert!(told.starts_with("entry 1 of the journal is the effect `charge`, and the handler came to its end"));
+        assert!(told.starts_with("entry 1 of the journal is the effect `charge`, but the handler reached its end"));
     }
 
     #[test]
@@ -999,7 +999,10 @@ mod tests {
         assert!(saved.starts_with(r#"{"version":2,"entries":["#), "{saved}");
         assert_eq!(Pages::from_json(&saved).unwrap(), pages());
         let other = Pages::from_json(&saved.replacen(":2", ":3", 1)).unwrap_err();
-        assert_eq!(other.to_string(), "a journal of version 3, and this reads up to version 2");
+        assert_eq!(
+            other.to_string(),
+            "the journal has version 3, and this build reads up to version 2: use a newer one"
+        );
         assert!(Pages::from_json("{}").is_err());
         let before = r#"{"version":1,"entries":[{"Once":{"name":"charge","value":"7"}}],
             "open":[["sure",[83,117,114,101,63,0,0,0,0,0,0,0,0,0,0,0]]]}"#;
