@@ -91,7 +91,7 @@ async fn tell(context: &RequestContext<RoleServer>, step: u64) {
     });
     if let Some(token) = context.meta.get_progress_token() {
         let mut progress = ProgressNotificationParam::new(token, step as f64 / 2.0);
-        progress.total = (step % 2 == 0).then_some(1e21);
+        progress.total = step.is_multiple_of(2).then_some(1e21);
         progress.message = (step % 5 != 4).then(|| format!("step {step} of \"größe\"\u{0}"));
         progress.meta = meta.clone();
         let _ = context.peer.notify_progress(progress).await;
