@@ -34,7 +34,7 @@ const MAX_STATE: usize = 1 << 20;
 ///         pending.send(server).await?;
 ///     }
 ///     Sent::Later(pending) => { pending.send(server).await?; }
-///     Sent::Task(task) => println!("goes on as task {}", task.task.task_id),
+///     Sent::Task(task) => println!("continues as task {}", task.task.task_id),
 ///     other => println!("{other:?}"),
 /// }
 /// # Ok(())

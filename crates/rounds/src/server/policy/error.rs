@@ -1,4 +1,4 @@
-//! The error that a handler returns when its flow cannot go on.
+//! The error that a handler returns when its flow cannot continue.
 
 use rmcp::{
     ErrorData,
@@ -12,7 +12,7 @@ use crate::{
     shared::check::InvalidAnswer,
 };
 
-/// Why a flow could not go on.
+/// Why a flow could not continue.
 ///
 /// Return it from a tool as it is. An error that the user or the model should read becomes a tool error with its text.
 /// A fault of the request or of the server becomes the matching protocol error. In a prompt or a resource, `?` converts
