@@ -111,7 +111,6 @@ fn test() -> io::Result<Vec<Step>> {
             .env("EXPECT_EXACT_NUMBERS", "1"),
     );
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
-    steps.extend(package()?);
     steps.extend(counts(false)?);
     steps.extend(hour()?);
     steps.extend(rmcp()?);

@@ -21,6 +21,7 @@ pub(crate) fn write_char(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
 
 /// Whether a terminal or a page shows this character as what it is. False for control characters, and for those that turn text around or hide
 /// in it.
+#[cfg_attr(not(feature = "client"), expect(unreachable_pub, reason = "exported with the client"))]
 pub fn is_harmless(c: char) -> bool {
     let is_deceptive = matches!(
         c,
