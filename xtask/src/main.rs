@@ -14,6 +14,7 @@ mod rmcp;
 mod rooms;
 mod rust;
 mod step;
+mod upgrade;
 
 use std::{
     env, fs, io,
@@ -40,6 +41,7 @@ Tasks:
   counts --write    The same, but record the counts
   hour              Simulate an hour of 2,000 calls per second with a ledger in memory, and check its memory
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with the expected ones
+  upgrade           Build the previous release from the history, and let both releases serve the same flows
   package           Pack what is published, and run the unit tests of the packages outside of this repository
   phrases           Find phrases that make the prose hard to read, and print what to write instead
   rooms             Find a cycle between the folders of the library
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         ["counts", "--write"] => counts(true),
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
+        ["upgrade"] => upgrade().map(|steps| [redis()].into_iter().chain(steps).collect()),
         ["package"] => package(),
         ["phrases"] => Ok(vec![phrases()]),
         ["rooms"] => Ok(vec![rooms()]),
@@ -113,6 +116,7 @@ fn test() -> io::Result<Vec<Step>> {
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(counts(false)?);
     steps.extend(hour()?);
+    steps.extend(upgrade()?);
     steps.extend(rmcp()?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
@@ -181,6 +185,11 @@ fn phrases() -> Step {
 /// The step of `cargo xtask rooms`.
 fn rooms() -> Step {
     Step::cargo("look for a cycle between the folders of the library", "xtask rooms").by(|| rooms::check(&root()))
+}
+
+/// The steps of `cargo xtask upgrade`.
+fn upgrade() -> io::Result<Vec<Step>> {
+    Ok(upgrade::steps(&root(), &target()?))
 }
 
 /// The step of `cargo xtask redis`.

@@ -20,7 +20,7 @@ use rmcp::{
     ServiceExt,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::{KeyRing, Limits, Principal, Rounds, http::Sessions};
+use rounds::{KeyRing, Limits, Principal, Rounds, format, http::Sessions};
 use rounds_http::{Endpoint, Incoming, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
@@ -120,6 +120,11 @@ pub(crate) struct Options {
     /// The header is not verified: use it to try out what happens when another principal presents a state.
     #[arg(long, value_name = "NAME", conflicts_with = "stdio")]
     principal_header: Option<HeaderName>,
+    /// Write the format of the previous release, which its instances can read, or of this one. Both are read
+    ///
+    /// Choose `current` when every instance of a fleet runs this release.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    format: Format,
     #[command(flatten)]
     crowd: CrowdOptions,
 }
@@ -129,6 +134,23 @@ enum HttpStack {
     #[default]
     Rounds,
     Rmcp,
+}
+
+/// [`rounds::format::Format`] on the command line.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Previous,
+    Current,
+}
+
+impl From<Format> for format::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Previous => Self::Previous,
+            Format::Current => Self::Current,
+        }
+    }
 }
 
 /// Serves until the client disconnects or a signal arrives.
@@ -157,7 +179,7 @@ impl Options {
             Some(url) => join(url, audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?,
         };
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
-        builder = builder.limits(Limits::default().with_lease(self.lease));
+        builder = builder.limits(Limits::default().with_lease(self.lease)).format(self.format.into());
         if let Some(file) = &self.key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
         }

@@ -147,6 +147,12 @@ pub mod form {
     pub use crate::shared::check::InvalidAnswer;
 }
 
+/// The format that a server writes, for a deploy in which instances of two releases serve one flow.
+#[cfg(feature = "server")]
+pub mod format {
+    pub use crate::server::seal::Format;
+}
+
 /// Keys, and the inspection of tokens.
 #[cfg(feature = "server")]
 pub mod keys {

@@ -20,7 +20,12 @@ use crate::in_time;
 
 /// `rounds` with these arguments, in an environment that changes neither its logs nor its colours.
 pub(crate) fn rounds(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
+    program(env!("CARGO_BIN_EXE_rounds"), args)
+}
+
+/// The same of another release.
+pub(crate) fn program(path: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(path);
     command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command
@@ -37,8 +42,13 @@ impl Instance {
     /// Starts an instance, and waits until it is ready.
     pub(crate) async fn start(redis: &str, keys: &Keys, name: &'static str) -> Self {
         // A short lease, because tests that kill instances wait until it lapses.
-        let args = ["serve", "--http", "127.0.0.1:0", "--redis", redis, "--instance", name, "--lease", "2s"];
-        let mut child = rounds(&args).args(["--key-file", keys.path()]).spawn().unwrap();
+        Self::run(rounds(&["serve", "--lease", "2s"]), redis, keys, name).await
+    }
+
+    /// Starts this command as one, and waits for it to say that it is ready.
+    pub(crate) async fn run(mut command: Command, redis: &str, keys: &Keys, name: &'static str) -> Self {
+        command.args(["--http", "127.0.0.1:0", "--redis", redis, "--instance", name, "--key-file", keys.path()]);
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = in_time("the start", lines.next_line()).await.unwrap().expect("an instance says that it is ready");
         let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned();

@@ -26,7 +26,7 @@ use super::{
         targets::Targets,
     },
     rounds::Rounds,
-    seal::KeyRing,
+    seal::{Format, KeyRing},
 };
 use crate::shared::clock::Clock;
 
@@ -49,6 +49,7 @@ pub struct RoundsBuilder<H> {
     pub(super) observers: Vec<Box<dyn Observe>>,
     pub(super) announce_expiry: bool,
     pub(super) modern_only: bool,
+    pub(super) format: Format,
     pub(super) entropy: Entropy,
 }
 
@@ -210,6 +211,14 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Sets the format that is written. The default is [`Format::Previous`], so that instances of the previous release
+    /// can continue flows of this one. Both formats are read. Choose [`Format::Current`] when every instance runs this
+    /// release.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
     /// Adds an observer. The one that writes `tracing` events and spans is always present.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observers.push(Box::new(observer));
@@ -284,6 +293,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             observers: self.observers,
             announce_expiry: self.announce_expiry,
             modern_only: self.modern_only,
+            format: self.format,
             entropy: self.entropy,
             frames: Frames::default(),
             #[cfg(feature = "http")]

@@ -16,7 +16,7 @@ use super::{
         handlers::Handlers,
     },
     policy::{legacy::Legacy, limits::Limits, principal::Principal},
-    seal::KeyRing,
+    seal::{Format, KeyRing},
 };
 use crate::shared::clock::SystemClock;
 
@@ -79,6 +79,7 @@ impl<H: ServerHandler> Rounds<H> {
             observers: Vec::new(),
             announce_expiry: true,
             modern_only: false,
+            format: Format::default(),
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
         }
     }

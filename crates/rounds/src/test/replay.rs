@@ -147,12 +147,11 @@ pub fn journal<H: ServerHandler>(server: &Rounds<H>, state: &str) -> String {
     let (_, core) = server.parts();
     let opened = token::open(&core.keys(), core.limits.token_bytes, state);
     let envelope = opened.and_then(|plaintext| Envelope::from_bytes(&plaintext));
-    match envelope.unwrap_or_else(|refusal| panic!("the state cannot be opened: {refusal:?}")).resume {
-        Resume::Journal(pages) => pages.to_json(),
-        Resume::JournalWithoutTexts(pages) => Pages::from(pages).to_json(),
+    let resume = envelope.unwrap_or_else(|refusal| panic!("the state cannot be opened: {refusal:?}")).resume;
+    resume.journal_json().unwrap_or_else(|| match resume {
         Resume::Spilled(_) => panic!("this state was too large for its token: its journal is in the ledger"),
         _ => panic!("this state has no journal: its handler is not durable"),
-    }
+    })
 }
 
 /// The server of a replay, which answers one call and keeps the outcome of its handler.

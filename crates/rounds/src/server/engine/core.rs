@@ -25,7 +25,7 @@ use crate::{
             targets::Targets,
         },
         seal::{
-            FlowId, KeyRing,
+            FlowId, Format, KeyRing,
             envelope::Resume,
             ring::{DerivedRing, Purpose},
             token::Nonce,
@@ -76,6 +76,7 @@ pub(crate) struct Core {
     pub(crate) observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     pub(crate) modern_only: bool,
+    pub(crate) format: Format,
     pub(crate) entropy: Entropy,
     pub(crate) frames: Frames,
     /// The sessions of legacy clients over HTTP.

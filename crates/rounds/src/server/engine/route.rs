@@ -304,7 +304,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::server::seal::Digest;
+    use crate::server::seal::{Digest, golden};
 
     fn errand(declared: &str) -> Errand {
         let (method, target) = (Method::Tool, "weather".to_owned());
@@ -313,14 +313,38 @@ mod tests {
         Errand::new(binding, true, capabilities, "r1.state", &InputResponses::new())
     }
 
+    const DECLARED: &str = r#"{"experimental":{"a":{"b":1}},"sampling":{"tools":{}},"elicitation":{"url":{}}}"#;
+
+    /// One message of each kind, as the current format has it.
+    fn messages() -> [Message; 4] {
+        let errand = Body::Errand { from: "a-1".to_owned(), errand: Box::new(errand(DECLARED)) };
+        let bodies = [errand, Body::AtIt(3), Body::Report(b"r{}".to_vec()), Body::Cancel];
+        bodies.map(|body| Message { id: [7; 16], body })
+    }
+
+    fn lines(messages: &[Message]) -> Vec<String> {
+        messages.iter().map(|message| golden::hex(&postcard::to_stdvec(message).unwrap())).collect()
+    }
+
+    /// A change here is a change of what instances say to each other during a deploy.
     #[test]
-    fn an_errand_of_an_earlier_version_says_all_that_the_client_declared() {
-        let declared = r#"{"elicitation":{"url":{}},"experimental":{"a":{"b":1}},"sampling":{"tools":{}}}"#;
-        let earlier = Errand { capabilities: declared.to_owned(), ..errand("{}") };
-        let sent = postcard::to_stdvec(&earlier).unwrap();
-        let read: Errand = postcard::from_bytes(&sent).unwrap();
-        assert_eq!(read.capabilities(), errand(declared).capabilities());
-        assert_ne!(read.capabilities(), Capabilities::default());
+    fn both_formats_are_pinned_by_golden_messages() {
+        let (previous, current) = (include_str!("golden-1.messages"), include_str!("golden-2.messages"));
+        assert_eq!(lines(&messages()), current.lines().collect::<Vec<_>>());
+        // The same but for an errand of the previous release, which says all that the client declared.
+        let mut before = messages();
+        if let Body::Errand { errand, .. } = &mut before[0].body {
+            errand.capabilities = DECLARED.to_owned();
+        }
+        assert_eq!(lines(&before), previous.lines().collect::<Vec<_>>());
+        for golden in [previous, current] {
+            let read = golden.lines().map(|line| postcard::from_bytes(&golden::bytes(line)).unwrap());
+            let read: Vec<Message> = read.collect();
+            assert_eq!(lines(&read), golden.lines().collect::<Vec<_>>());
+            let Body::Errand { errand: read, .. } = &read[0].body else { panic!("{read:?}") };
+            assert_eq!(read.capabilities(), errand(DECLARED).capabilities());
+            assert_ne!(read.capabilities(), Capabilities::default());
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::seal::{FlowId, KeyRing, ring::Purpose};
+    use crate::server::seal::{FlowId, KeyRing, golden, ring::Purpose};
 
     fn ring(keys: &[u8]) -> DerivedRing {
         let keys = keys.iter().map(|byte| [*byte; 32]);
@@ -118,12 +118,14 @@ mod tests {
 
     /// A change here changes the format: records that a ledger holds during the deploy will not open.
     #[test]
-    fn the_format_is_pinned_by_a_golden_record() {
+    fn both_formats_are_pinned_by_golden_records() {
         let id = ClaimId { flow: FlowId::from_bytes([7; 16]), what: ClaimKind::Round(1) };
         let place = Place::Outcome(id, Digest::of_principal("yes"));
         let sealed = place.seal(&ring(&[42]), [24; 24], b"the reply");
-        let hex: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, include_str!("golden.record").trim());
+        for golden in [include_str!("golden-1.record"), include_str!("golden-2.record")] {
+            assert_eq!(golden::hex(&sealed), golden.trim());
+            assert_eq!(place.open(&ring(&[42]), golden::bytes(golden)).unwrap(), b"the reply");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
     attempt::Attempt,
     cipher::Plaintext,
     digest::{Digest, Fingerprint, write_hex},
+    format::Format,
     journal::{Pages, PagesWithoutTexts},
     refusal::Refusal,
 };
@@ -104,7 +105,7 @@ pub(crate) enum Resume {
     Handler(Kept),
     /// Wake the handler that waits under the flow's id.
     Frame,
-    /// As `Journal`, from before the texts of questions were kept. It is read, and no longer written.
+    /// As `Journal`, without the texts of its questions: the previous [`Format`].
     JournalWithoutTexts(PagesWithoutTexts),
     /// Call the handler again. Its state is too large for a token, and is in the ledger: this is its digest.
     Spilled(Digest),
@@ -120,6 +121,14 @@ impl Resume {
     /// Calls the handler again.
     pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
         if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
+    }
+
+    /// Call the handler again with this journal. It is written in this format, if the format can express it.
+    pub(crate) fn of_journal(pages: Pages, format: Format) -> Self {
+        match format {
+            Format::Current => Self::Journal(pages),
+            Format::Previous => pages.try_into().map_or_else(Self::Journal, Self::JournalWithoutTexts),
+        }
     }
 
     /// Replaces the state by its digest, and returns the state for the ledger. None if there is nothing to spill.
@@ -146,9 +155,20 @@ impl Resume {
             Self::Handler(kept) | Self::Posed(kept, _) => {
                 kept.onces.iter().any(|(known, text)| known == name && !Attempt::is(text))
             }
-            Self::Journal(pages) => pages.entries.iter().any(|entry| entry.is_once(name)),
+            Self::Journal(Pages { entries, .. }) | Self::JournalWithoutTexts(PagesWithoutTexts { entries, .. }) => {
+                entries.iter().any(|entry| entry.is_once(name))
+            }
             // No other variant is written with values of effects: this is called before a state spills.
-            Self::Frame | Self::FrameAt(_) | Self::Spilled(_) | Self::JournalWithoutTexts(_) => false,
+            Self::Frame | Self::FrameAt(_) | Self::Spilled(_) => false,
+        }
+    }
+
+    /// The journal as it is saved for people and for tests. None for other variants.
+    pub(crate) fn journal_json(&self) -> Option<String> {
+        match self {
+            Self::Journal(pages) => Some(pages.to_json()),
+            Self::JournalWithoutTexts(pages) => Some(pages.to_json()),
+            _ => None,
         }
     }
 
@@ -284,7 +304,8 @@ mod tests {
 
     use super::*;
     use crate::server::seal::{
-        KeyRing,
+        KeyRing, golden,
+        journal::{Entry, RecordedFailure},
         ring::Purpose,
         token::{open, seal},
     };
@@ -386,41 +407,101 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_journal_without_texts_is_still_read_in_a_token_and_where_it_spilled() {
-        let bytes: Vec<u8> = include_str!("golden-1.journal")
-            .trim()
-            .as_bytes()
-            .chunks(2)
-            .map(|hex| u8::from_str_radix(str::from_utf8(hex).unwrap(), 16).unwrap())
-            .collect();
-        let before = Resume::JournalWithoutTexts(postcard::from_bytes(&bytes).unwrap());
-        assert_eq!(postcard::to_stdvec(&before).unwrap(), [&[2], &bytes[..]].concat(), "the number it always had");
-        assert_eq!(postcard::to_stdvec(&Resume::Journal(Pages::default())).unwrap()[0], 6, "the number it has now");
-        let token = Envelope { resume: before.clone(), ..envelope() }.to_plaintext();
-        let read = Envelope::from_bytes(&token.to_vec()).unwrap().resume.again(None).unwrap();
-        assert!(matches!(&read, Again::Journal(pages) if pages.open.len() == 1 && pages.entries.iter().count() == 10));
-        let mut spilled = before;
-        let left = spilled.spill().unwrap();
-        assert_eq!(spilled.again(Some(&left)), Ok(read));
+    const FORMATS: [(Format, &str, &str); 2] = [
+        (Format::Previous, include_str!("golden-1.token"), include_str!("golden-1.journal")),
+        (Format::Current, include_str!("golden-2.token"), include_str!("golden-2.journal")),
+    ];
+
+    /// A journal that both formats can express, with texts.
+    fn pages() -> Pages {
+        let before: PagesWithoutTexts = postcard::from_bytes(&golden::bytes(FORMATS[0].2)).unwrap();
+        let mut pages = Pages::from(before);
+        pages.texts.push((0, "Which seat?".to_owned().into()));
+        pages.open[0].text = "Sure?".to_owned().into();
+        pages
     }
 
-    /// Fixed key, nonce and clock. A change here changes the format: raise the version, and keep the old token as one
-    /// that is refused.
+    /// One envelope for each way to continue.
+    fn envelopes(format: Format) -> Vec<Envelope> {
+        let question = [5; 16];
+        let kept = Kept {
+            settled: vec![
+                ("units".to_owned(), Settled::accepted(QuestionKind::Form, &json!({"units": "metric"}))),
+                ("sure".to_owned(), Settled::Declined),
+                ("more".to_owned(), Settled::Cancelled),
+            ],
+            onces: vec![("charge".to_owned(), "7".to_owned())],
+            state: Some("a state".to_owned()),
+        };
+        let posing = Posing {
+            posed: vec![PosedQuestion { key: "units".to_owned(), question, asked_again: 1 }],
+            known: vec![("seat".to_owned(), "\"12A\"".to_owned())],
+        };
+        let resumes = [
+            Resume::of(Kept::default(), Posing::default()),
+            Resume::of(kept.clone(), Posing::default()),
+            Resume::of(kept, posing),
+            Resume::Frame,
+            Resume::FrameAt("a-1".to_owned()),
+            Resume::of_journal(pages(), format),
+            Resume::Spilled(Digest::of_spill(b"a state")),
+        ];
+        resumes.map(|resume| Envelope { resume, ..envelope() }).into()
+    }
+
+    /// Fixed key, nonce and clock. A change here changes the format: `guide/token.md` says what to do.
     #[test]
-    fn the_format_is_pinned_by_a_golden_token() {
+    fn both_formats_are_pinned_by_golden_tokens() {
         let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
-        let golden = include_str!("golden.token").trim();
-        assert_eq!(seal(&ring, [24; 24], envelope().to_plaintext()), golden);
-        let opened = open(&ring, 64 * 1024, golden).unwrap();
-        assert_eq!(Envelope::from_bytes(&opened), Ok(envelope()));
+        for (format, golden, _) in FORMATS {
+            let written = envelopes(format);
+            let sealed: Vec<_> =
+                written.iter().map(|envelope| seal(&ring, [24; 24], envelope.to_plaintext())).collect();
+            assert_eq!(sealed, golden.lines().collect::<Vec<_>>(), "{format:?}");
+            for (token, envelope) in golden.lines().zip(written) {
+                let opened = open(&ring, 64 * 1024, token).unwrap();
+                assert_eq!(Envelope::from_bytes(&opened), Ok(envelope), "{format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_of_either_format_is_read_in_a_token_and_where_it_spilled() {
+        for (number, (_, _, journal)) in [2, 6].into_iter().zip(FORMATS) {
+            let bytes = [&[number], &golden::bytes(journal)[..]].concat();
+            let mut resume: Resume = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(postcard::to_stdvec(&resume).unwrap(), bytes);
+            let token = Envelope { resume: resume.clone(), ..envelope() }.to_plaintext();
+            let read = Envelope::from_bytes(&token.to_vec()).unwrap().resume.again(None).unwrap();
+            assert!(matches!(&read, Again::Journal(pages) if pages.entries.iter().count() >= 10), "{read:?}");
+            assert!(resume.carries("charge") && !resume.carries("refund"));
+            let left = resume.spill().unwrap();
+            assert_eq!(resume.again(Some(&left)), Ok(read));
+        }
+    }
+
+    #[test]
+    fn what_the_previous_format_cannot_express_is_written_in_the_current_one() {
+        let written =
+            |pages: &Pages, format| postcard::to_stdvec(&Resume::of_journal(pages.clone(), format)).unwrap()[0];
+        assert_eq!([Format::Previous, Format::Current].map(|format| written(&pages(), format)), [2, 6]);
+        let failure = RecordedFailure::Failed("the bank is closed".to_owned());
+        let (name, key, question) = ("charge".to_owned(), "extra".to_owned(), [5; 16]);
+        for entry in [Entry::Failed { name, failure }, Entry::Late { key, question }] {
+            let mut pages = pages();
+            pages.entries.since.push(entry);
+            assert_eq!(written(&pages, Format::Previous), 6, "{:?}", pages.entries);
+        }
+        let mut timed = pages();
+        timed.open[0].until = Some(NOW);
+        assert_eq!(written(&timed, Format::Previous), 6, "or an answer that comes too late would count");
     }
 
     /// Its arguments were digested in another way, so its binding could not be checked.
     #[test]
     fn a_token_of_the_first_version_is_refused() {
         let ring = KeyRing::from_bytes([[42; 32]]).unwrap().derive(Purpose::State, "golden");
-        let opened = open(&ring, 64 * 1024, include_str!("golden-1.token").trim()).unwrap();
+        let opened = open(&ring, 64 * 1024, include_str!("refused.token").trim()).unwrap();
         assert_eq!(Envelope::from_bytes(&opened), Err(Refusal::UnknownVersion));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{
     Digest, FlowId, KeyRing,
     envelope::{Envelope, Method, QuestionKind, Resume, Settled},
-    journal::Pages,
+    journal::{Entries, Pages, PagesWithoutTexts},
     refusal::Refusal,
     ring::Purpose,
     token,
@@ -48,7 +48,7 @@ pub struct OpenedToken {
     pub state: Option<String>,
     /// Whether the state was too large for the token. The ledger has the rest then.
     pub spilled: bool,
-    pages: Option<Pages>,
+    saved: Option<String>,
 }
 
 impl OpenedToken {
@@ -64,12 +64,14 @@ impl OpenedToken {
         let plaintext = token::open(&ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         let spilled = matches!(envelope.resume, Resume::Spilled(_));
-        let (waits, settled, onces, state, pages) = match envelope.resume {
+        let saved = envelope.resume.journal_json();
+        let (waits, settled, onces, state, entries) = match envelope.resume {
             Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
             Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
             Resume::Spilled(_) => (false, vec![], vec![], None, None),
-            Resume::Journal(pages) => (false, vec![], vec![], None, Some(pages)),
-            Resume::JournalWithoutTexts(pages) => (false, vec![], vec![], None, Some(pages.into())),
+            Resume::Journal(Pages { entries, .. }) | Resume::JournalWithoutTexts(PagesWithoutTexts { entries, .. }) => {
+                (false, vec![], vec![], None, Some(entries))
+            }
         };
         let settled = settled.into_iter().map(|(key, settled)| {
             let settled = match settled {
@@ -93,18 +95,19 @@ impl OpenedToken {
             waits,
             settled: settled.collect(),
             onces,
-            journal: pages.iter().flat_map(|pages| pages.entries.iter()).map(|entry| format!("{entry:?}")).collect(),
+            journal: entries.iter().flat_map(Entries::iter).map(|entry| format!("{entry:?}")).collect(),
             state,
             spilled,
-            pages,
+            saved,
         })
     }
 
     /// The journal of a durable handler as JSON, to be saved for a test that replays it:
-    /// `{"version": 2, "entries": [...], "texts": [...], "open": [...]}`. None for a token of another shape. It
-    /// contains the user's answers, as the token does.
+    /// `{"version": 2, "entries": [...], "texts": [...], "open": [...]}`, or version 1, without texts, if the token has
+    /// the [previous](super::Format::Previous) format. None for a token of another shape. It contains the user's
+    /// answers, as the token does.
     pub fn journal_json(&self) -> Option<String> {
-        self.pages.as_ref().map(Pages::to_json)
+        self.saved.clone()
     }
 }
 
@@ -173,7 +176,7 @@ mod tests {
             journal: vec![bad.clone()],
             state: Some(bad),
             spilled: false,
-            pages: None,
+            saved: None,
         };
         let shown = inspected.to_string();
         assert!(!shown.contains(|c: char| c != '\n' && !crate::shared::escape::is_harmless(c)), "{shown:?}");

@@ -72,6 +72,11 @@ impl Entry {
         }
     }
 
+    /// Whether the previous format has no place for it.
+    fn is_new(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Late { .. })
+    }
+
     /// Whether it is the value of this effect.
     pub(crate) fn is_once(&self, effect: &str) -> bool {
         matches!(self, Self::Once { name, .. } if name == effect)
@@ -178,11 +183,11 @@ impl From<String> for Text {
     }
 }
 
-/// A journal as tokens carried it before they had the texts of questions.
+/// A journal in the previous [`Format`](super::Format): without the texts of its questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PagesWithoutTexts {
-    entries: Entries,
-    open: Vec<(String, Fingerprint)>,
+    pub(crate) entries: Entries,
+    pub(crate) open: Vec<(String, Fingerprint)>,
 }
 
 impl From<PagesWithoutTexts> for Pages {
@@ -192,30 +197,53 @@ impl From<PagesWithoutTexts> for Pages {
     }
 }
 
+/// Fails with the journal as it is when something in it has no place in the previous format.
+impl TryFrom<Pages> for PagesWithoutTexts {
+    type Error = Pages;
+
+    fn try_from(pages: Pages) -> Result<Self, Pages> {
+        let has_time = |waiting: &Waiting| waiting.until.is_some();
+        if pages.entries.iter().any(Entry::is_new) || pages.open.iter().any(has_time) {
+            return Err(pages);
+        }
+        let open = pages.open.into_iter().map(|Waiting { key, question, .. }| (key, question));
+        Ok(Self { entries: pages.entries, open: open.collect() })
+    }
+}
+
 impl Pages {
     /// The journal as JSON, for people and for tests. Unlike in a token, it has a version.
     pub(crate) fn to_json(&self) -> String {
-        let saved = SavedJournal { version: SavedJournal::<()>::VERSION, pages: self };
-        serde_json::to_string(&saved).expect("a journal has no type that JSON cannot write")
+        SavedJournal { version: CURRENT, pages: self }.to_json()
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote, also before it had texts.
+    /// Reads a saved journal of either format.
     #[cfg(any(test, feature = "test"))]
     pub(crate) fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         let SavedJournal { version, .. } = serde_json::from_str::<SavedJournal<serde::de::IgnoredAny>>(json)?;
         match version {
-            SavedJournal::<()>::VERSION => serde_json::from_str::<SavedJournal<Self>>(json).map(|saved| saved.pages),
-            1 => serde_json::from_str::<SavedJournal<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
+            CURRENT => serde_json::from_str::<SavedJournal<Self>>(json).map(|saved| saved.pages),
+            PREVIOUS => serde_json::from_str::<SavedJournal<PagesWithoutTexts>>(json).map(|saved| saved.pages.into()),
             _ => {
-                let known = SavedJournal::<()>::VERSION;
                 let error = format!(
-                    "the journal has version {version}, and this build reads up to version {known}: use a newer one"
+                    "the journal has version {version}, and this build reads up to version {CURRENT}: use a newer one"
                 );
                 Err(serde::de::Error::custom(error))
             }
         }
     }
 }
+
+impl PagesWithoutTexts {
+    /// As it is saved.
+    pub(crate) fn to_json(&self) -> String {
+        SavedJournal { version: PREVIOUS, pages: self }.to_json()
+    }
+}
+
+/// Versions of a saved journal: those of the two [formats](super::Format).
+const PREVIOUS: u32 = 1;
+const CURRENT: u32 = 2;
 
 /// A journal as JSON.
 #[derive(Serialize, Deserialize)]
@@ -225,8 +253,10 @@ struct SavedJournal<P> {
     pages: P,
 }
 
-impl<P> SavedJournal<P> {
-    const VERSION: u32 = 2;
+impl<P: Serialize> SavedJournal<P> {
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a journal has no type that JSON cannot write")
+    }
 }
 
 /// The failure of an attempt in the form in which it travels in a state. Add new kinds at the end.

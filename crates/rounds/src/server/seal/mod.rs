@@ -8,6 +8,9 @@ pub(crate) mod cipher;
 mod decimal;
 pub(crate) mod digest;
 pub(crate) mod envelope;
+mod format;
+#[cfg(test)]
+pub(crate) mod golden;
 mod inspect;
 pub(crate) mod journal;
 pub(crate) mod message;
@@ -17,6 +20,7 @@ pub(crate) mod token;
 
 pub use digest::Digest;
 pub use envelope::FlowId;
+pub use format::Format;
 pub use inspect::OpenedToken;
 pub use refusal::Refusal;
 pub use ring::{KeyError, KeyRing};

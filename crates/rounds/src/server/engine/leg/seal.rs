@@ -77,8 +77,10 @@ impl Leg<'_> {
             }
             Step::Asked(round) => {
                 let asks = order::asks(round.requests, round.order);
-                let resume = journal
-                    .map_or_else(|| self.core.frame_here(), |journal| Resume::Journal(journal.pages(round.waiting)));
+                let resume = journal.map_or_else(
+                    || self.core.frame_here(),
+                    |journal| Resume::of_journal(journal.pages(round.waiting), self.core.format),
+                );
                 (asks, Some(resume), round.times)
             }
         };
