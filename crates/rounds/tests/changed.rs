@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler};
-use rounds::{Durable, FlowError, Rounds, durable, test::Client};
+use rounds::{Durable, FlowError, Rounds, durable, format::Format, test::Client};
 use rounds_testkit::Log;
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +43,9 @@ async fn pay(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
 async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_log_shows_both_texts() {
     let (log, _listening) = Log::listen(tracing::Level::INFO);
     let tool_router = ToolRouter::new().with_route(durable("pay", "Pays", pay));
-    let client = Client::modern(Rounds::new(Shop { tool_router })).await;
+    // The previous format does not keep the texts.
+    let server = Rounds::builder(Shop { tool_router }).format(Format::Current).build().unwrap();
+    let client = Client::modern(server).await;
     let yes = |key: &str| json!({key: true});
     let named = "the question `pay` has changed since it was asked, so that its answer cannot be used: start the call again. In \
                  the handler, a question has to be the same on every leg: take what changes, such as the time, from the flow";

@@ -16,8 +16,7 @@ async fn the_question_is_the_one_that_was_agreed_on() {
         let asked = stage.client.call(shape.tool, tokyo()).await.asked();
         assert_eq!(asked.keys(), ["units"]);
         assert_eq!(asked.result()["_meta"]["rounds/expiresInMs"], json!(600_000));
-        // A durable flow carries the text of its question, to report it if it changes.
-        assert!(asked.state().len() <= 270, "{} has {} characters of state", shape.tool, asked.state().len());
+        assert!(asked.state().len() <= 250, "{} has {} characters of state", shape.tool, asked.state().len());
     }
 }
 

@@ -36,7 +36,7 @@ async fn whoever_has_the_key_can_look_into_a_token() {
 #[tokio::test]
 async fn the_journal_of_a_durable_token_is_shown_and_saved() {
     let keys = Written::key().await;
-    let server = Server::start(&["--key-file", keys.path()]).await;
+    let server = Server::start(&["--key-file", keys.path(), "--format", "current"]).await;
     let response: Value = post(&server, call("weather_i"), &[]).await.json().await.unwrap();
     let open = ["open", &state_of(&response), "--key-file", keys.path()];
     let shown = run(&open).await.printed();

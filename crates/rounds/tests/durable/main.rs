@@ -25,6 +25,7 @@ use rmcp::{
 };
 use rounds::{
     Durable, FlowError, Limits, Rounds,
+    format::Format,
     test::{Client, Events},
 };
 use rounds_testkit::Fleet;
@@ -84,6 +85,7 @@ struct Flights {
     world: Arc<World>,
     /// `None`, unless a test is about it.
     grace: Duration,
+    format: Format,
 }
 
 impl Flights {
@@ -94,13 +96,14 @@ impl Flights {
             gate: Semaphore::new(0),
             reached: Semaphore::new(0),
         };
-        Self { fleet: Fleet::new(), events: Events::new(), world: Arc::new(world), grace: Duration::ZERO }
+        let (grace, format) = (Duration::ZERO, Format::default());
+        Self { fleet: Fleet::new(), events: Events::new(), world: Arc::new(world), grace, format }
     }
 
     fn server(&self, route: ToolRoute<Airline>) -> Rounds<Airline> {
         let airline = Airline { tool_router: ToolRouter::new().with_route(route), world: self.world.clone() };
         let builder = self.builder(airline).limits(Limits::default().with_grace(self.grace));
-        builder.observe(self.events.clone()).build().unwrap()
+        builder.format(self.format).observe(self.events.clone()).build().unwrap()
     }
 
     /// A new instance with this tool, and a new client.
