@@ -1,4 +1,5 @@
-//! Rolling upgrades: the release before this one, built from the repository's own history, and this one serve the same flows.
+//! `cargo xtask upgrade`: an instance of the previous release, built from the repository's history, and an instance of this release
+//! serve the same flows.
 
 use std::{
     fs,
@@ -8,36 +9,36 @@ use std::{
 
 use crate::step::{Step, cargo};
 
-/// The last commit that wrote the previous format. The release after this one names the last commit of this one here.
+/// The last commit of the previous format. When the current format becomes the previous one, the last commit before that change goes here.
 const BEFORE: &str = "a44a93e130a3e883d421fd148bd12cf33ca46d62";
 
-/// The command that does it all again.
+/// The command that runs all steps again.
 const AGAIN: &str = "xtask upgrade";
 
-/// What the older program is called, so that it does not take the place of this one's in the target directory.
+/// Name of the older program. Under its own name it would overwrite this release's program in the target directory.
 const PROGRAM: &str = "rounds-before";
 
-/// Cargo builds the program of a package for its integration tests, with the features of the whole workspace and of its tests. That is how
-/// this workspace is built, so that most dependencies need not be built again.
+/// Builds the program, because cargo builds the programs of a package for its integration tests. The features are those of the whole
+/// workspace and its tests. This workspace is built with the same ones, so that most dependencies are not built again.
 const BUILD: [&str; 7] = ["test", "--quiet", "--workspace", "--all-features", "--no-run", "--test", NOTHING];
 
-/// The one integration test that the older command line is left with.
+/// The only integration test of the older command line.
 const NOTHING: &str = "nothing";
 
 const LINT: &str = "clippy --workspace --all-features --test upgrade -- -D warnings";
 const TEST: &str = "test --workspace --exclude rounds-try --all-features --test upgrade";
 
-/// Unpacks the older release, builds it, and has both serve the same flows.
+/// Unpacks the older release, builds it, and runs the test with both.
 pub(crate) fn steps(root: &Path, target: &Path) -> Vec<Step> {
     let source = target.join("upgrade").join(BEFORE);
     let before = Before { root: root.to_owned(), target: target.to_owned(), source };
     let program = target.join("debug").join(PROGRAM);
     let building = before.clone();
     vec![
-        Step::cargo("unpack the release before this one", AGAIN).by(move || before.unpack()),
-        Step::cargo("build it", AGAIN).by(move || building.build()),
-        Step::cargo("check the lints of the test that pairs both", LINT),
-        Step::cargo("have both serve the same flows", TEST).env("ROUNDS_BEFORE", program.display().to_string()),
+        Step::cargo("unpack the previous release", AGAIN).by(move || before.unpack()),
+        Step::cargo("build the previous release", AGAIN).by(move || building.build()),
+        Step::cargo("check the lints of the test of both releases", LINT),
+        Step::cargo("let both releases serve the same flows", TEST).env("ROUNDS_BEFORE", program.display().to_string()),
     ]
 }
 
@@ -50,14 +51,14 @@ struct Before {
 }
 
 impl Before {
-    /// Unpacks the source, once: what is there already is not touched, and so not compiled again.
+    /// Unpacks the source. A source that exists is not written again, so that cargo does not compile it again.
     fn unpack(&self) -> Result<(), String> {
         if self.source.exists() {
             return Ok(());
         }
         self.look_for_history()?;
         let unfinished = self.source.with_extension("unfinished");
-        // What is left of a run that was broken off.
+        // An interrupted run may have left it.
         let _ = fs::remove_dir_all(&unfinished);
         fs::create_dir_all(&unfinished).map_err(|error| format!("cannot create {}: {error}", unfinished.display()))?;
         let archive = self.git(&["archive", BEFORE]).stdout(Stdio::piped()).spawn();

@@ -150,7 +150,7 @@ pub enum FlowError {
         wanted: String,
     },
     /// The text or the form of a durable question has changed since it was asked, so the answer does not belong to it.
-    /// A warning in the log shows both texts.
+    /// A warning in the log shows the new text, and with [`Format::Current`](crate::format::Format::Current) the old one.
     #[error(
         "the question `{key}` has changed since it was asked, so that its answer cannot be used: start the call again. In the \
          handler, a question has to be the same on every leg: take what changes, such as the time, from the flow"
