@@ -116,7 +116,11 @@ fn test() -> io::Result<Vec<Step>> {
     steps.push(Step::cargo("take the tour", "run --quiet -p rounds-cli").already_built(built.join("rounds")));
     steps.extend(counts(false)?);
     steps.extend(hour()?);
-    steps.extend(upgrade()?);
+    if upgrade::has_history(&root()) {
+        steps.extend(upgrade()?);
+    } else {
+        eprintln!("the history does not reach back to the previous release: `cargo xtask upgrade` is left out");
+    }
     steps.extend(rmcp()?);
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)

@@ -28,6 +28,12 @@ const NOTHING: &str = "nothing";
 const LINT: &str = "clippy --workspace --all-features --test upgrade -- -D warnings";
 const TEST: &str = "test --workspace --exclude rounds-try --all-features --test upgrade";
 
+/// Whether the history reaches back to the previous release. A copy without a history, or with a part of it, does not.
+pub(crate) fn has_history(root: &Path) -> bool {
+    let before = Before { root: root.to_owned(), target: PathBuf::new(), source: PathBuf::new() };
+    before.look_for_history().is_ok()
+}
+
 /// Unpacks the older release, builds it, and runs the test with both.
 pub(crate) fn steps(root: &Path, target: &Path) -> Vec<Step> {
     let source = target.join("upgrade").join(BEFORE);

@@ -41,10 +41,15 @@ async fn pay(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
 
 #[tokio::test]
 async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_log_shows_both_texts() {
+    for format in [Format::Previous, Format::Current] {
+        check_mismatch(format).await;
+    }
+}
+
+async fn check_mismatch(format: Format) {
     let (log, _listening) = Log::listen(tracing::Level::INFO);
     let tool_router = ToolRouter::new().with_route(durable("pay", "Pays", pay));
-    // The previous format does not keep the texts.
-    let server = Rounds::builder(Shop { tool_router }).format(Format::Current).build().unwrap();
+    let server = Rounds::builder(Shop { tool_router }).format(format).build().unwrap();
     let client = Client::modern(server).await;
     let yes = |key: &str| json!({key: true});
     let named = "the question `pay` has changed since it was asked, so that its answer cannot be used: start the call again. In \

@@ -12,8 +12,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    pub(crate) fn new(method: &'static str, params: Value) -> Self {
+        Self { method, params }
+    }
+
     pub(crate) fn tool(name: &str, arguments: &Value) -> Self {
-        Self { method: "tools/call", params: json!({"name": name, "arguments": arguments}) }
+        Self::new("tools/call", json!({"name": name, "arguments": arguments}))
     }
 
     pub(crate) fn weather(tool: &str) -> Self {
@@ -25,11 +29,11 @@ impl Call {
     }
 
     pub(crate) fn prompt(name: &str) -> Self {
-        Self { method: "prompts/get", params: json!({"name": name}) }
+        Self::new("prompts/get", json!({"name": name}))
     }
 
     pub(crate) fn resource(uri: &str) -> Self {
-        Self { method: "resources/read", params: json!({"uri": uri}) }
+        Self::new("resources/read", json!({"uri": uri}))
     }
 
     /// The leg that answers the questions of this one.
@@ -64,21 +68,21 @@ impl Call {
     /// The request as it is on the wire.
     pub(crate) fn to_http(&self, host: &str) -> String {
         let body = self.message().to_string();
-        let headers: String = self.headers().map(|(name, value)| format!("{name}: {value}\r\n")).concat();
+        let headers: String = self.headers().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         format!(
             "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
     }
 
-    fn headers(&self) -> [(&'static str, &str); 4] {
-        let name = self.params["name"].as_str().or(self.params["uri"].as_str()).unwrap();
-        [
+    fn headers(&self) -> Vec<(&'static str, &str)> {
+        let name = self.params["name"].as_str().or(self.params["uri"].as_str());
+        let fixed = [
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", self.method),
-            ("Mcp-Name", name),
             ("Accept", "application/json, text/event-stream"),
-        ]
+        ];
+        fixed.into_iter().chain(name.map(|name| ("Mcp-Name", name))).collect()
     }
 
     fn message(&self) -> Value {

@@ -294,6 +294,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             announce_expiry: self.announce_expiry,
             modern_only: self.modern_only,
             format: self.format,
+            texts: Arc::default(),
             entropy: self.entropy,
             frames: Frames::default(),
             #[cfg(feature = "http")]

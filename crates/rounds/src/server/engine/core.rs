@@ -10,7 +10,7 @@ use std::{
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::{frames::Frames, relay::Relay, route::Routes};
+use super::{frames::Frames, relay::Relay, route::Routes, texts::RecentTexts};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) announce_expiry: bool,
     pub(crate) modern_only: bool,
     pub(crate) format: Format,
+    /// For questions whose texts the format does not carry.
+    pub(crate) texts: Arc<RecentTexts>,
     pub(crate) entropy: Entropy,
     pub(crate) frames: Frames,
     /// The sessions of legacy clients over HTTP.

@@ -17,6 +17,7 @@ use rmcp::model::{InputResponses, ServerResult};
 use super::{
     answer::Received,
     frame::{Ending, Step},
+    texts::RecentTexts,
 };
 use crate::{
     server::{
@@ -49,6 +50,8 @@ pub(crate) struct Journal {
     within: AtomicUsize,
     /// Whether the handler was reached at all on this leg.
     reached: AtomicBool,
+    /// The texts of questions that this process asked and the token does not carry.
+    texts: Option<Arc<RecentTexts>>,
 }
 
 struct State {
@@ -107,10 +110,8 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// A question is another one than it was. This is the place to say so: an error has its key, and only the log both texts.
-    fn changed(position: usize, key: &str, asked: Option<&Text>, now: Text) -> Self {
-        // One from before texts were kept has none, and neither has one of long ago.
-        let asked = asked.filter(|text| !text.0.is_empty());
-        let shown = asked.map_or("(not kept)", |text| &text.0);
+    fn changed(position: usize, key: &str, asked: Option<Text>, now: Text) -> Self {
+        let shown = asked.as_ref().map_or("(not kept)", |text| &text.0);
         tracing::warn!(
             target: "rounds",
             key,
@@ -118,7 +119,7 @@ impl Fault {
             now = ?now.0,
             "a durable question is not the one that was asked: its text and its form have to be the same whenever the handler runs"
         );
-        Self::Changed { position, key: key.to_owned(), asked: asked.cloned(), now }
+        Self::Changed { position, key: key.to_owned(), asked, now }
     }
 }
 
@@ -170,7 +171,19 @@ impl Journal {
             dry: false,
             within: AtomicUsize::new(0),
             reached: AtomicBool::new(false),
+            texts: None,
         }
+    }
+
+    /// The same, with the texts of questions that the token does not carry.
+    pub(crate) fn with_texts(self, texts: Arc<RecentTexts>) -> Self {
+        Self { texts: Some(texts), ..self }
+    }
+
+    /// The text of this question: the one that the token carried, or else the one that this process asked.
+    fn text_of(&self, carried: Option<&Text>, question: Option<Fingerprint>) -> Option<Text> {
+        let carried = carried.filter(|text| !text.0.is_empty()).cloned();
+        carried.or_else(|| self.texts.as_ref()?.get(&question?))
     }
 
     /// A journal with nothing in it yet.
@@ -262,7 +275,10 @@ impl Journal {
         let position = state.at;
         let changed = state.open.iter().find_map(|then| Some((then, asks.iter().find(|now| now.key == then.key)?)));
         let fault = match changed {
-            Some((then, now)) => Fault::changed(position, &then.key, Some(&then.text), now.text.clone()),
+            Some((then, now)) => {
+                let asked = self.text_of(Some(&then.text), Some(then.question));
+                Fault::changed(position, &then.key, asked, now.text.clone())
+            }
             None => {
                 let wanted = asks.first().map_or_else(|| Entry::Checkpoint.to_string(), |asked| question(&asked.key));
                 Fault::Diverged { position, recorded, wanted }
@@ -378,6 +394,7 @@ impl<'a> Operation<'a> {
         let fault = match entry.key().filter(|key| wanted.key() == Some(key)) {
             Some(key) => {
                 let asked = state.texts.iter().find(|(place, _)| *place == position).map(|(_, text)| text);
+                let asked = self.journal.text_of(asked, entry.question());
                 Fault::changed(position, key, asked, text.to_owned().into())
             }
             None => Fault::Diverged { position, recorded: entry.to_string(), wanted: wanted.to_string() },

@@ -18,5 +18,6 @@ pub(crate) mod relay;
 mod reply;
 pub(crate) mod route;
 mod stop;
+pub(crate) mod texts;
 pub(crate) mod view;
 pub(crate) mod weight;

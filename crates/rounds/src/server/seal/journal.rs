@@ -64,6 +64,17 @@ impl Entry {
         }
     }
 
+    /// The question, if it is what came of one.
+    pub(crate) fn question(&self) -> Option<Fingerprint> {
+        match self {
+            Self::Answer { question, .. }
+            | Self::Unasked { question, .. }
+            | Self::Misfit { question, .. }
+            | Self::Late { question, .. } => Some(*question),
+            _ => None,
+        }
+    }
+
     /// The name of an effect, or empty for any other entry.
     pub(crate) fn name(&self) -> &str {
         match self {

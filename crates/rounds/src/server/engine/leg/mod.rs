@@ -232,7 +232,8 @@ impl<'a> Leg<'a> {
             Again::Journal(pages) => {
                 let onces = Effects::of(vec![], answered);
                 let view = self.view(handler, None, Some(onces), None, true, &given);
-                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now());
+                let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now())
+                    .with_texts(self.core.texts.clone());
                 // The frame is new, so its journal is not set yet.
                 let _ = view.frame.journal.set(Box::new(journal));
                 view

@@ -24,6 +24,7 @@ use crate::{
             observe::Station,
         },
         seal::{
+            Format,
             envelope::{Binding, Envelope, Kept, Resume, Span},
             refusal::Refusal,
             token,
@@ -79,7 +80,12 @@ impl Leg<'_> {
                 let asks = order::asks(round.requests, round.order);
                 let resume = journal.map_or_else(
                     || self.core.frame_here(),
-                    |journal| Resume::of_journal(journal.pages(round.waiting), self.core.format),
+                    |journal| {
+                        if self.core.format == Format::Previous {
+                            self.core.texts.keep(&round.waiting);
+                        }
+                        Resume::of_journal(journal.pages(round.waiting), self.core.format)
+                    },
                 );
                 (asks, Some(resume), round.times)
             }
