@@ -49,7 +49,7 @@ async fn the_first_mismatch_ends_the_flow_by_the_name_of_its_question_and_the_lo
 async fn check_mismatch(format: Format) {
     let (log, _listening) = Log::listen(tracing::Level::INFO);
     let tool_router = ToolRouter::new().with_route(durable("pay", "Pays", pay));
-    let server = Rounds::builder(Shop { tool_router }).format(format).build().unwrap();
+    let server = Rounds::builder(Shop { tool_router }).format(format).build().expect("its settings are valid");
     let client = Client::modern(server).await;
     let yes = |key: &str| json!({key: true});
     let named = "the question `pay` has changed since it was asked, so that its answer cannot be used: start the call again. In \
