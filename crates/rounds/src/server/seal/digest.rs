@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use ring::digest::{Context, SHA256};
 use rmcp::model::{InputRequest, InputResponses, JsonObject};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
-use sha2::{Digest as _, Sha256};
 
 use super::envelope::FlowId;
 
@@ -81,12 +81,13 @@ impl Digest {
     }
 
     fn of_parts(domain: &str, content: &[u8]) -> Self {
-        let digest = Sha256::new()
-            .chain_update(b"rounds/digest/1/")
-            .chain_update(domain)
-            .chain_update(b"\0")
-            .chain_update(content);
-        Self(digest.finalize().into())
+        let mut digest = Context::new(&SHA256);
+        for part in [b"rounds/digest/1/", domain.as_bytes(), b"\0", content] {
+            digest.update(part);
+        }
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.finish().as_ref());
+        Self(bytes)
     }
 }
 

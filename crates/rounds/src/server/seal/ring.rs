@@ -7,8 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use hkdf::Hkdf;
-use sha2::Sha256;
+use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 use zeroize::Zeroizing;
 
 use super::Digest;
@@ -279,9 +278,19 @@ impl DerivedKey {
 }
 
 fn expand(secret: &[u8], info: &[&[u8]], out: &mut [u8]) {
-    Hkdf::<Sha256>::new(None, secret)
-        .expand_multi_info(info, out)
+    let key = Salt::new(HKDF_SHA256, &[]).extract(secret);
+    key.expand(info, Length(out.len()))
+        .and_then(|okm| okm.fill(out))
         .expect("32 bytes are within what HKDF-SHA-256 can expand to");
+}
+
+/// How many bytes HKDF expands to.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
 }
 
 /// The ids of this process's ephemeral keys, the newest last. With them the log distinguishes a token that another

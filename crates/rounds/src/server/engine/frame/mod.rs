@@ -169,7 +169,7 @@ impl Frame {
             flow,
             method: call.method,
             target: call.target.into(),
-            arguments: call.arguments.and_then(|given| serde_json::to_string(given).ok()).map(String::into_boxed_str),
+            arguments: call.arguments.and_then(text_of),
             answers: Mutex::new(call.answers.map(Box::new)),
             declared: Mutex::default(),
             onces: call.onces.into(),
@@ -387,6 +387,18 @@ impl Frame {
         let (flow, method, target) = (Some(self.flow), self.method, &*self.target);
         self.core.observe(&Event { flow, round, method, target, station });
     }
+}
+
+/// The JSON text of these arguments, in an allocation of exactly its length. Most are short, and a text that had to be made
+/// shorter would be allocated twice.
+fn text_of(arguments: &JsonObject) -> Option<Box<str>> {
+    let mut short = [0; 256];
+    let mut rest = &mut short[..];
+    if serde_json::to_writer(&mut rest, arguments).is_err() {
+        return serde_json::to_string(arguments).ok().map(String::into_boxed_str);
+    }
+    let left = rest.len();
+    str::from_utf8(&short[..short.len() - left]).ok().map(Box::from)
 }
 
 /// Has the driver polled: by the leg that has it, or else in a task.

@@ -49,7 +49,7 @@ impl Open {
                 serde_json::to_string(&request).ok().map(Arc::from)
             }
         };
-        Some((self.question.key.to_string(), request))
+        Some((String::from(&*self.question.key), request))
     }
 
     /// What is counted for it while it waits.
@@ -62,7 +62,7 @@ impl Open {
     /// What the journal of a durable handler says of it.
     pub(super) fn waiting(&self) -> Option<Waiting> {
         let OpenQuestion { key, digest, message, until, .. } = &self.question;
-        let (key, text) = (key.to_string(), message.to_string().into());
+        let (key, text) = (String::from(&**key), String::from(&**message).into());
         Some(Waiting { key, question: (*digest)?, text, until: *until })
     }
 
