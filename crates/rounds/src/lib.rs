@@ -182,6 +182,12 @@ pub mod prompt {
     pub use crate::server::shape::PromptResponse;
 }
 
+/// The register: the flows that a server knows.
+#[cfg(feature = "server")]
+pub mod register {
+    pub use crate::server::ledger::register::*;
+}
+
 /// Transport of a leg to the instance where its handler waits.
 #[cfg(feature = "server")]
 pub mod relay {

@@ -52,7 +52,7 @@ pub(super) async fn acquire(
             }
             Claimed::Done(outcome) => return Ok(Acquired::Done(outcome)),
             Claimed::AnsweredOtherwise => return Ok(Acquired::AnsweredOtherwise),
-            Claimed::Dead => return Ok(Acquired::Dead),
+            Claimed::Dead | Claimed::Cancelled => return Ok(Acquired::Dead),
             Claimed::Running(running) => running,
         };
         waits();

@@ -120,6 +120,18 @@ impl Claim {
         }
     }
 
+    /// Ends the claim for good, also while a leg runs it: the flow was cancelled. One that was settled stays as it is.
+    pub fn kill(&mut self) {
+        if !matches!(self.state, ClaimState::Done { .. }) {
+            self.state = ClaimState::Dead;
+        }
+    }
+
+    /// Whether the run with this fence has the claim.
+    pub fn is_run_by(&self, fence: Fence) -> bool {
+        matches!(self.state, ClaimState::Running { .. }) && self.fence == fence
+    }
+
     /// The fence of the last run; zero if it never ran.
     pub fn fence(&self) -> Fence {
         self.fence

@@ -6,6 +6,7 @@
 mod claim;
 mod memory;
 pub(crate) mod record;
+pub mod register;
 #[cfg(any(test, feature = "test"))]
 pub mod suite;
 
@@ -104,6 +105,12 @@ pub trait Ledger: Send + Sync + 'static {
         orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
+
+    /// The [register](register::Register) that this ledger keeps beside its claims, if it keeps one. By default it keeps
+    /// none, and a server that needs one fails to build.
+    fn register(&self) -> Option<&dyn register::Register> {
+        None
+    }
 }
 
 /// A claim's identity: the flow, and the round or effect in it.
@@ -196,6 +203,8 @@ pub enum Claimed {
     AnsweredOtherwise,
     /// The claim has ended for good.
     Dead,
+    /// The flow was cancelled: see [`Register::cancel`](register::Register::cancel).
+    Cancelled,
 }
 
 impl fmt::Debug for Claimed {
@@ -206,6 +215,7 @@ impl fmt::Debug for Claimed {
             Self::Done(reply) => write!(f, "Done({})", if reply.is_some() { "kept" } else { "gone" }),
             Self::AnsweredOtherwise => f.write_str("AnsweredOtherwise"),
             Self::Dead => f.write_str("Dead"),
+            Self::Cancelled => f.write_str("Cancelled"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The ledger in the memory of one process.
 
+mod flows;
 mod replies;
 mod shares;
 mod table;
@@ -12,13 +13,22 @@ use std::{
 use tokio::sync::Notify;
 
 use self::{
+    flows::FlowTable,
     replies::Replies,
     shares::Shares,
     table::{CLAIM_BYTES, ClaimName, SlotPlace, SlotState, Table, due},
 };
 use crate::{
-    server::ledger::{
-        Claim, ClaimId, ClaimRequest, ClaimStep, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill,
+    server::{
+        ledger::{
+            Claim, ClaimId, ClaimKind, ClaimRequest, ClaimStep, Claimed, Fence, Ledger, LedgerError, OwnerLost,
+            Retention, Spill,
+            register::{
+                FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus, Register,
+                Watch,
+            },
+        },
+        seal::FlowId,
     },
     shared::clock::{BoxFuture, Timestamp},
 };
@@ -61,7 +71,11 @@ impl MemoryLedger {
     /// Default memory for replies: 64 MiB.
     pub const REPLY_BYTES: usize = 64 << 20;
 
-    /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all.
+    /// Default memory for the records of flows, if the server keeps a register: 256 MiB.
+    pub const FLOW_BYTES: usize = 256 << 20;
+
+    /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all, or 768 MiB with a
+    /// register.
     pub fn new() -> Self {
         let records = Records {
             table: Table::new(),
@@ -70,6 +84,7 @@ impl MemoryLedger {
             spilled: 0,
             shares: Shares::new(Self::CLAIM_BYTES),
             replies: Replies::new(Self::REPLY_BYTES),
+            flows: FlowTable::new(Self::FLOW_BYTES),
         };
         Self { records: Arc::new(Mutex::new(records)) }
     }
@@ -98,6 +113,18 @@ impl MemoryLedger {
     pub fn with_reply_bytes(self, bytes: usize) -> Self {
         self.records().replies.set_budget(bytes);
         self
+    }
+
+    /// Sets the memory limit of the records of flows. One principal may take a tenth of it, and all callers without a
+    /// principal together one half, once the server identifies principals.
+    pub fn with_flow_bytes(self, bytes: usize) -> Self {
+        self.records().flows.set_limit(bytes);
+        self
+    }
+
+    /// The memory that the records of flows count now.
+    pub fn flow_bytes(&self) -> usize {
+        self.records().flows.bytes()
     }
 
     /// The number of claims that are kept now.
@@ -151,8 +178,7 @@ impl Ledger for MemoryLedger {
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        let mut records = self.records();
-        ready(Ok(records.find_held(id).is_some_and(|(_, held)| held.claim.renew(fence, lease_until))))
+        ready(Ok(self.records().renew(id, fence, lease_until)))
     }
 
     fn settle(
@@ -173,14 +199,81 @@ impl Ledger for MemoryLedger {
         orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        ready(Ok(self.records().release(id, fence, orphan, unless_awaited, None)))
+    }
+
+    fn register(&self) -> Option<&dyn Register> {
+        Some(self)
+    }
+}
+
+impl Register for MemoryLedger {
+    fn begin(&self, change: FlowChange, spill: Option<Spill>) -> BoxFuture<'_, Result<(), LedgerError>> {
+        ready(self.records().begin(change, spill))
+    }
+
+    fn claim_with(
+        &self,
+        id: ClaimId,
+        request: ClaimRequest,
+        change: Option<FlowChange>,
+    ) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        ready(self.records().claim_with(id, request, change))
+    }
+
+    fn settle_with(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+        change: FlowChange,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        ready(self.records().settle_with(id, fence, reply.as_deref(), spill, &spent, change))
+    }
+
+    fn release_with(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: FlowChange,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        ready(Ok(self.records().release(id, fence, orphan, unless_awaited, Some(change))))
+    }
+
+    fn get(&self, id: FlowId, now: Timestamp) -> BoxFuture<'_, Result<Option<FlowRecord>, LedgerError>> {
+        ready(Ok(self.records().flows.get(id, now)))
+    }
+
+    fn list(&self, filter: FlowFilter) -> BoxFuture<'_, Result<FlowPage, LedgerError>> {
+        ready(Ok(self.records().flows.list(&filter)))
+    }
+
+    fn cancel(&self, id: FlowId, end: FlowEnd) -> BoxFuture<'_, Result<Option<FlowStatus>, LedgerError>> {
+        ready(Ok(self.records().cancel(id, end)))
+    }
+
+    fn delete(&self, which: FlowSet, end: FlowEnd) -> BoxFuture<'_, Result<u64, LedgerError>> {
         let mut records = self.records();
-        let Some((place, held)) = records.find_held(id) else { return ready(Ok(false)) };
-        if unless_awaited && held.is_awaited() {
-            return ready(Ok(true));
+        let flows = records.flows.of(&which);
+        for id in &flows {
+            records.cancel(*id, end);
+            records.flows.delete(*id, end);
         }
-        held.claim.release(fence, orphan);
-        records.rest(place);
-        ready(Ok(false))
+        ready(Ok(flows.len() as u64))
+    }
+
+    fn sweep(&self, now: Timestamp, most: usize) -> BoxFuture<'_, Result<u64, LedgerError>> {
+        ready(Ok(self.records().flows.sweep(now, most)))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<Watch, LedgerError>> {
+        let (watcher, watch) = Watch::new();
+        self.records().flows.watch(watcher);
+        ready(Ok(watch))
     }
 }
 
@@ -204,6 +297,7 @@ struct Records {
     spilled: usize,
     shares: Shares,
     replies: Replies,
+    flows: FlowTable,
 }
 
 #[derive(Default)]
@@ -232,6 +326,104 @@ impl ClaimDetails {
         if let Some(awaited) = self.awaited.take() {
             awaited.notify_waiters();
         }
+    }
+}
+
+/// The steps that change the record of a flow as well.
+impl Records {
+    fn begin(&mut self, change: FlowChange, spill: Option<Spill>) -> Result<(), LedgerError> {
+        self.flows.make_room(&change)?;
+        if let Some(spill) = spill {
+            self.forget_expired(spill.keep.now, FORGOTTEN);
+            self.make_room_for(&spill)?;
+            self.keep_spill(spill);
+        }
+        self.flows.apply(change);
+        Ok(())
+    }
+
+    fn claim_with(
+        &mut self,
+        id: ClaimId,
+        request: ClaimRequest,
+        change: Option<FlowChange>,
+    ) -> Result<Claimed, LedgerError> {
+        if self.flows.is_cancelled(id.flow) {
+            return Ok(Claimed::Cancelled);
+        }
+        if let Some(change) = &change {
+            self.flows.make_room(change)?;
+        }
+        let claimed = self.claim(id, request)?;
+        if let Some(change) = change {
+            match &claimed {
+                Claimed::Fresh { .. } => self.flows.apply(change),
+                Claimed::AnsweredOtherwise => self.flows.refuse(&change, FlowStation::RefusedOtherAnswers),
+                Claimed::Dead => self.flows.refuse(&change, FlowStation::RefusedDead),
+                _ => {}
+            }
+        }
+        Ok(claimed)
+    }
+
+    fn settle_with(
+        &mut self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<&[u8]>,
+        spill: Option<Spill>,
+        spent: &[ClaimId],
+        change: FlowChange,
+    ) -> Result<bool, LedgerError> {
+        let is_owner = self.find_held(id).is_some_and(|(_, held)| held.claim.is_run_by(fence));
+        if is_owner {
+            self.flows.make_room(&change)?;
+        }
+        let settled = self.settle(id, fence, reply, spill, spent)?;
+        if settled {
+            self.flows.apply(change);
+        }
+        Ok(settled)
+    }
+
+    fn release(
+        &mut self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: Option<FlowChange>,
+    ) -> bool {
+        let Some((place, held)) = self.find_held(id) else { return false };
+        if unless_awaited && held.is_awaited() {
+            return true;
+        }
+        let change = change.filter(|_| held.claim.is_run_by(fence));
+        held.claim.release(fence, orphan);
+        self.rest(place);
+        if let Some(change) = change {
+            self.flows.apply(change);
+        }
+        false
+    }
+
+    fn renew(&mut self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> bool {
+        let renewed = self.find_held(id).is_some_and(|(_, held)| held.claim.renew(fence, lease_until));
+        if let (true, ClaimKind::Round(round)) = (renewed, id.what) {
+            self.flows.renew(id.flow, round, lease_until);
+        }
+        renewed
+    }
+
+    /// Cancels a flow: its record, and the run that has its round.
+    fn cancel(&mut self, id: FlowId, end: FlowEnd) -> Option<FlowStatus> {
+        let (before, round) = self.flows.cancel(id, end)?;
+        let held = self.find_held(ClaimId { flow: id, what: ClaimKind::Round(round) });
+        if let Some((place, held)) = held.filter(|_| before.is_open()) {
+            held.claim.kill();
+            self.rest(place);
+        }
+        Some(before)
     }
 }
 
@@ -465,6 +657,13 @@ mod tests {
         ledger::{ClaimKind, PrincipalShare, suite},
         seal::{Digest, FlowId},
     };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_passes_the_register_suite() {
+        crate::server::ledger::register::suite::run(|| async { MemoryLedger::new() }).await;
+        let shared = MemoryLedger::new();
+        crate::server::ledger::register::suite::run(|| async { shared.clone() }).await;
+    }
 
     #[tokio::test]
     async fn it_passes_the_suite() {
