@@ -139,11 +139,11 @@ pub mod durable {
     pub use crate::server::shape::Together;
 }
 
-/// The types that can be asked for with a form, and why an answer is not valid.
+/// The types and the schemas that can be asked for with a form, and why an answer is not valid.
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod form {
     #[cfg(feature = "server")]
-    pub use crate::server::form::{FormType, FormTypeError};
+    pub use crate::server::form::{Choice, FormType, FormTypeError, Schema};
     pub use crate::shared::check::InvalidAnswer;
 }
 

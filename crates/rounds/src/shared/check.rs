@@ -35,10 +35,15 @@ impl InvalidAnswer {
         Self { field: Some(field.to_owned()), why: why.into() }
     }
 
-    /// The question's message with a note of what was wrong with its last answer.
+    /// The question's message with a note of what was wrong with its last answer, for a question that is asked again.
     #[cfg(feature = "server")]
-    pub(crate) fn noted(&self, question: &str) -> String {
-        format!("{question} ({self})")
+    pub fn noted(&self, question: &str) -> String {
+        format!("{question}{}", self.note())
+    }
+
+    #[cfg(feature = "server")]
+    pub(crate) fn note(&self) -> String {
+        format!(" ({self})")
     }
 
     /// The field that is wrong, if it is one field.

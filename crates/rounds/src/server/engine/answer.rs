@@ -211,12 +211,12 @@ impl Answers {
 
     /// Notes that the library asks this question. Where several depend on it, that is more than once in a leg. One whose key another
     /// has that is answered by now would put that one's answer away, and be put away by it in turn.
-    pub(crate) fn pose(&mut self, key: &str, question: Fingerprint, asked_again: u32) -> Result<(), FlowError> {
-        if self.taken.iter().any(|(taken, other)| taken == key && *other != question) {
-            return Err(FlowError::DuplicateKey { key: key.to_owned() });
+    pub(crate) fn pose(&mut self, question: PosedQuestion) -> Result<(), FlowError> {
+        if self.taken.iter().any(|(taken, other)| *taken == question.key && *other != question.question) {
+            return Err(FlowError::DuplicateKey { key: question.key });
         }
-        self.posed_now.retain(|posed| posed.key != key);
-        self.posed_now.push(PosedQuestion { key: key.to_owned(), question, asked_again });
+        self.posed_now.retain(|posed| posed.key != question.key);
+        self.posed_now.push(question);
         Ok(())
     }
 
@@ -277,6 +277,10 @@ mod tests {
         Received::Accepted(Arc::new(content))
     }
 
+    fn posed(question: u8, asked_again: u32) -> PosedQuestion {
+        PosedQuestion::new("class", [question; 16], asked_again, false)
+    }
+
     /// As it reads one that it may keep, and one that it may not.
     fn read(kind: QuestionKind, raw: &Value) -> Received {
         let read = Received::read(kind, Cow::Borrowed(raw));
@@ -335,20 +339,20 @@ mod tests {
         let mut answers = Answers::solicited(&[], Posing::default(), &[asked("class", QuestionKind::Form)], &sent);
         assert_eq!(answers.to_posed("class"), None, "a guard asked it, before a deploy made a step of it");
         assert!(!answers.clashes("class"));
-        answers.pose("class", [1; 16], 0).unwrap();
+        answers.pose(posed(1, 0)).unwrap();
         assert_eq!(answers.to_posed("class"), None, "it is asked just now, so this is not an answer to it");
         let mut answered = Answers::solicited(&[], answers.posing(), &[asked("class", QuestionKind::Form)], &sent);
         assert_eq!(answered.to_posed("class"), Some((QuestionKind::Form, accepted(json!({})))));
         assert!(answered.clashes("class"), "a handler that asks under this key gets in the way");
-        answered.pose("class", [2; 16], 1).unwrap();
+        answered.pose(posed(2, 1)).unwrap();
         assert!(!answered.clashes("class"), "the library may ask again");
         assert_eq!(answered.posing().posed.len(), 1);
         let mut uninvited = Answers::unsolicited(sent);
         answered.take("class", [2; 16]);
-        answered.pose("class", [2; 16], 1).unwrap();
-        let clash = answered.pose("class", [1; 16], 0);
+        answered.pose(posed(2, 1)).unwrap();
+        let clash = answered.pose(posed(1, 0));
         assert!(matches!(clash, Err(FlowError::DuplicateKey { .. })), "both would ask for ever");
-        uninvited.pose("class", [1; 16], 0).unwrap();
+        uninvited.pose(posed(1, 0)).unwrap();
         assert_eq!(uninvited.to_posed("class"), None);
     }
 

@@ -1,35 +1,31 @@
 //! Forms: from a Rust type to the flat schema that a client can show, and from its answer back to the type.
 
 mod declared;
+mod plain;
+mod schema;
 
 use std::{
     any::TypeId,
     collections::BTreeMap,
     fmt,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use rmcp::{
-    model::{
-        ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, JsonObject, PrimitiveSchemaDefinition,
-    },
-    schemars::{JsonSchema, generate::SchemaSettings},
+    model::{ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, PrimitiveSchemaDefinition},
+    schemars::JsonSchema,
 };
-use serde::{
-    Deserialize as _,
-    de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
-};
-use serde_json::{Value, json};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
+use self::plain::{Misfit, Plain};
+pub use self::schema::{Choice, Schema};
 use crate::{
     server::seal::{
         Digest,
         digest::{Fingerprint, of_form},
     },
-    shared::{
-        check::{Fields, InvalidAnswer, Rule, object, required},
-        order,
-    },
+    shared::check::{Fields, InvalidAnswer, Rule, object},
 };
 
 /// A type that can be asked for with a form.
@@ -55,28 +51,95 @@ pub trait FormType: DeserializeOwned + JsonSchema + Send + 'static {}
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FormType for T {}
 
-/// Why a type cannot be asked for with a form.
+/// Why a type or a [`Schema`] cannot be asked for with a form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{type_name}` cannot be asked for with a form: {why}")]
+#[error("{what} cannot be asked for with a form: {misfit}")]
 pub struct FormTypeError {
-    type_name: &'static str,
-    why: String,
+    what: FormSubject,
+    misfit: Misfit,
+}
+
+impl FormTypeError {
+    /// The field that is wrong, if it is one field.
+    pub fn field(&self) -> Option<&str> {
+        self.misfit.field.as_deref()
+    }
+
+    /// The name of the type. None for a schema that was made at run time.
+    pub fn type_name(&self) -> Option<&'static str> {
+        match self.what {
+            FormSubject::Type(name) => Some(name),
+            FormSubject::Schema => None,
+        }
+    }
+}
+
+/// What a form should have been made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FormSubject {
+    Type(&'static str),
+    Schema,
+}
+
+impl fmt::Display for FormSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Type(name) => write!(f, "`{name}`"),
+            Self::Schema => f.write_str("this schema"),
+        }
+    }
+}
+
+/// The origin of a question's form: a type, or a schema that was made at run time.
+#[derive(Clone)]
+pub(crate) enum FormSource {
+    Type(fn() -> Result<&'static Shape, FormTypeError>),
+    Made(Arc<Result<Shape, FormTypeError>>),
+}
+
+impl FormSource {
+    pub(crate) const fn of<T: FormType>() -> Self {
+        Self::Type(Shape::of_type::<T>)
+    }
+
+    /// The form under this key.
+    pub(crate) fn form<'a>(&'a self, key: &'a str) -> Result<Form<'a>, FormTypeError> {
+        let shape = match self {
+            Self::Type(shape) => shape()?,
+            Self::Made(made) => made.as_ref().as_ref().map_err(Clone::clone)?,
+        };
+        Ok(Form { shape, key })
+    }
+
+    /// Whether it was made at run time, so that its type does not determine it.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self, Self::Made(_))
+    }
+
+    /// Its memory in bytes, about, if it is not shared by all questions of a type.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Type(_) => 0,
+            Self::Made(made) => made.as_ref().as_ref().map_or(0, |shape| shape.bytes),
+        }
+    }
 }
 
 /// The form of one question.
 pub(crate) struct Form<'a> {
-    shape: &'static Shape,
+    shape: &'a Shape,
     key: &'a str,
 }
 
-/// Makes the form under a key.
-pub(crate) type MakeForm = fn(&str) -> Result<Form<'_>, FormTypeError>;
-
-/// The form of a type, whatever the key it is asked under. Made once for each type, and kept for the life of the
-/// process.
-struct Shape {
+/// The form of a type or of a schema, whatever the key it is asked under. That of a type is made once, and kept for the
+/// life of the process.
+pub(crate) struct Shape {
     fields: FormFields,
     digest: Digest,
+    /// The largest number of options that a field has.
+    options: usize,
+    /// Its memory, about.
+    bytes: usize,
 }
 
 /// The fields of a form: the rules that check answers, and the schema that is sent.
@@ -91,19 +154,11 @@ type KnownShapes = BTreeMap<TypeId, Result<&'static Shape, FormTypeError>>;
 
 static SHAPES: RwLock<KnownShapes> = RwLock::new(KnownShapes::new());
 
-impl<'a> Form<'a> {
+impl Form<'_> {
     /// The form that asks for a `T` under this key.
-    pub(crate) fn of<T: FormType>(key: &'a str) -> Result<Self, FormTypeError> {
-        let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
-        Ok(Self { shape: known.unwrap_or_else(Self::shape::<T>)?, key })
-    }
-
-    /// Makes the part that is the same for every key.
-    #[cold]
-    fn shape<T: FormType>() -> Result<&'static Shape, FormTypeError> {
-        let shape = Shape::of::<T>().map_err(|why| FormTypeError { type_name: std::any::type_name::<T>(), why });
-        let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
-        shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
+    #[cfg(test)]
+    pub(crate) fn of<T: FormType>(key: &str) -> Result<Form<'_>, FormTypeError> {
+        Ok(Form { shape: Shape::of_type::<T>()?, key })
     }
 
     /// The default key of a question for a `T`: the type's name, `Units` as `units`, and `answer` for a plain type.
@@ -138,6 +193,11 @@ impl<'a> Form<'a> {
         }
     }
 
+    /// The largest number of options that one of its fields has.
+    pub(crate) fn options(&self) -> usize {
+        self.shape.options
+    }
+
     /// The question with this message.
     pub(crate) fn request(&self, message: String) -> InputRequest {
         InputRequest::Elicitation(ElicitRequest::new(self.params(message)))
@@ -154,7 +214,7 @@ impl<'a> Form<'a> {
     }
 
     /// Checks an answer against the schema, then deserialises it.
-    pub(crate) fn read<T: FormType>(&self, content: &Value) -> Result<T, InvalidAnswer> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, content: &Value) -> Result<T, InvalidAnswer> {
         let value = match &self.shape.fields {
             FormFields::Of(fields, _) => Value::Object(fields.check(content)?),
             FormFields::Single(field, _) => field.check_alone(self.key, object(content)?.get(self.key).cloned())?,
@@ -164,7 +224,7 @@ impl<'a> Form<'a> {
 
     /// Reads an answer that is JSON text, as [`read`](Self::read) does. For a form with one field, only that value is
     /// deserialised.
-    pub(crate) fn read_text<T: FormType>(&self, json: &str) -> Result<T, InvalidAnswer> {
+    pub(crate) fn read_text<T: DeserializeOwned>(&self, json: &str) -> Result<T, InvalidAnswer> {
         match &self.shape.fields {
             FormFields::Of(..) => self.read(&serde_json::from_str(json).map_err(unfit)?),
             FormFields::Single(field, _) => {
@@ -179,7 +239,7 @@ fn without_option(name: &str) -> &str {
     name.strip_prefix("Nullable_").unwrap_or(name)
 }
 
-fn made_of<T: FormType>(value: Value) -> Result<T, InvalidAnswer> {
+fn made_of<T: DeserializeOwned>(value: Value) -> Result<T, InvalidAnswer> {
     serde_json::from_value(value).map_err(unfit)
 }
 
@@ -241,208 +301,42 @@ impl Visitor<'_> for MemberName<'_> {
 }
 
 impl Shape {
-    fn of<T: FormType>() -> Result<Self, String> {
-        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-        let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-        let Value::Object(mut schema) = schema else {
-            return Err("its schema is not an object".to_owned());
-        };
-        schema.remove("$schema");
-        if schema.get("type") != Some(&json!("object")) {
-            if schema.get("enum").is_none() && schema.get("oneOf").is_none() {
-                // The title of a plain type is its Rust name: `boolean`, `uint32`.
-                schema.remove("title");
-            }
-            let field = Value::Object(schema);
-            let is_nullable = is_nullable(&field);
-            let mut field = plain_field(field);
-            let digest = Digest::of_shape(&field);
-            if let Some(Value::String(title)) = field.get_mut("title") {
-                *title = without_option(title).to_owned();
-            }
-            let definition = carried("it", &field)?;
-            let rule = if is_nullable { Rule::of(&field).or_null() } else { Rule::of(&field) };
-            return Ok(Self { fields: FormFields::Single(rule, definition), digest });
-        }
-        if let Some(keyword) =
-            UNBOUNDED.into_iter().find(|keyword| schema.get(*keyword).is_some_and(|given| given != false))
-        {
-            return Err(match keyword {
-                "additionalProperties" => {
-                    "it is a map or has one flattened into it, and a form has a fixed set of fields".to_owned()
+    /// The form of a type.
+    fn of_type<T: FormType>() -> Result<&'static Self, FormTypeError> {
+        let known = SHAPES.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()).cloned();
+        known.unwrap_or_else(Self::make::<T>)
+    }
+
+    #[cold]
+    fn make<T: FormType>() -> Result<&'static Self, FormTypeError> {
+        let what = FormSubject::Type(std::any::type_name::<T>());
+        let shape = Plain::of::<T>().and_then(Self::of).map_err(|misfit| FormTypeError { what, misfit });
+        let mut shapes = SHAPES.write().unwrap_or_else(PoisonError::into_inner);
+        shapes.entry(TypeId::of::<T>()).or_insert_with(|| shape.map(|shape| &*Box::leak(Box::new(shape)))).clone()
+    }
+
+    /// The form that has exactly the fields of this schema.
+    fn of(plain: Plain) -> Result<Self, Misfit> {
+        let options = plain.options();
+        let (fields, json) = match plain {
+            Plain::Single { field, is_nullable } => {
+                let mut shown = field.clone();
+                if let Some(Value::String(title)) = shown.get_mut("title") {
+                    *title = without_option(title).to_owned();
                 }
-                keyword => format!("it uses `{keyword}`, which a form cannot express"),
-            });
-        }
-        schema.remove("title");
-        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-            for field in properties.values_mut() {
-                *field = plain_field(field.take());
+                let definition = plain::carried(&shown).map_err(|why| Misfit::whole(format!("it {why}")))?;
+                let rule = Rule::of(&shown);
+                let rule = if is_nullable { rule.or_null() } else { rule };
+                (FormFields::Single(rule, definition), field)
             }
-        }
-        schema.entry("properties").or_insert_with(|| json!({}));
-        let mut asked = expressible(&schema)?;
-        asked.property_order = Some(in_order::<T>(&schema));
-        let fields = Fields::of(&schema);
-        let digest = Digest::of_shape(&Value::Object(schema));
-        Ok(Self { fields: FormFields::Of(fields, asked), digest })
-    }
-}
-
-/// Keywords that a schema of an object can have beside its properties, and a form cannot.
-const UNBOUNDED: [&str; 12] = [
-    "additionalProperties",
-    "unevaluatedProperties",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
-    "dependentRequired",
-    "oneOf",
-    "anyOf",
-    "allOf",
-    "not",
-    "if",
-    "$ref",
-];
-
-/// The string formats that the protocol has.
-const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
-
-/// String formats that the protocol does not have, and that are checked in answers all the same.
-const OUR_FORMATS: [&str; 4] = ["uuid", "ip", "ipv4", "ipv6"];
-
-/// The names of the fields in the order of their declaration. If the type has flattened parts, which hide that order:
-/// the required fields first, in their order, then the others by name.
-fn in_order<T: FormType>(schema: &JsonObject) -> Vec<String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let mut names: Vec<String> = properties.into_iter().flat_map(|fields| fields.keys().cloned()).collect();
-    let declared = declared::fields::<T>().iter().copied();
-    order::arrange(&mut names, declared.chain(required(schema)), |name| name);
-    names
-}
-
-/// rmcp's elicitation schema, if it can express everything in this schema.
-fn expressible(schema: &JsonObject) -> Result<ElicitationSchema, String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    let fields = properties.into_iter().flatten().map(|(name, field)| {
-        let definition = carried(&format!("`{name}`"), field)?;
-        Ok((name.clone(), definition))
-    });
-    let mut asked = ElicitationSchema::new(fields.collect::<Result<_, String>>()?);
-    asked.description = schema.get("description").and_then(Value::as_str).map(|text| text.to_owned().into());
-    let required: Vec<_> = required(schema).map(str::to_owned).collect();
-    asked.required = schema.contains_key("required").then_some(required);
-    Ok(asked)
-}
-
-/// A field as rmcp represents it, if it can express everything in its schema except what is checked here only.
-fn carried(what: &str, field: &Value) -> Result<PrimitiveSchemaDefinition, String> {
-    let mut wanted = field.clone();
-    match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
-        (Some("object"), _) => {
-            let map = field.get("additionalProperties").is_some_and(|given| given != false);
-            let kind = if map { "a map" } else { "a struct" };
-            return Err(format!("{what} is {kind}, and the fields of a form are plain values"));
-        }
-        (Some("string"), Some(format)) if OUR_FORMATS.contains(&format) => {
-            wanted.as_object_mut().map(|wanted| wanted.remove("format"));
-        }
-        (Some("string"), Some(format)) if !FORMATS.contains(&format) => {
-            let known = FORMATS.into_iter().chain(OUR_FORMATS).collect::<Vec<_>>().join(", ");
-            return Err(format!("{what} has the format `{format}`, which is not supported (those that are: {known})"));
-        }
-        _ => {}
-    }
-    let definition = PrimitiveSchemaDefinition::deserialize(&wanted).map_err(|_| {
-        format!("{what} is not a string, a number, a boolean, an enum without data or a list of such enums")
-    })?;
-    let written = serde_json::to_value(&definition).map_err(|error| error.to_string())?;
-    match lost(&wanted, &written) {
-        Some(keyword) => Err(format!("{what} uses `{keyword}`, which a form cannot express")),
-        None => Ok(definition),
-    }
-}
-
-fn lost<'a>(wanted: &'a Value, carried: &Value) -> Option<&'a str> {
-    let wanted = wanted.as_object()?;
-    wanted.keys().map(String::as_str).find(|keyword| carried.get(keyword).is_none())
-}
-
-/// Whether a value may be null, as for an `Option`.
-fn is_nullable(field: &Value) -> bool {
-    let list = |keyword: &str| field.get(keyword).and_then(Value::as_array).into_iter().flatten();
-    list("type").any(|name| name == "null")
-        || list("anyOf").any(|option| option == &json!({ "type": "null" }))
-        || list("enum").any(Value::is_null)
-}
-
-/// Rewrites the schema that `schemars` generates for a field into the few keywords of an elicitation schema.
-fn plain_field(field: Value) -> Value {
-    let Value::Object(mut field) = field else {
-        return field;
-    };
-    // `Option<T>`: the field is absent from `required`, which is enough.
-    if let Some(Value::Array(types)) = field.get_mut("type") {
-        types.retain(|name| name != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            field.insert("type".to_owned(), only);
-        }
-    }
-    if let Some(Value::Array(options)) = field.get_mut("anyOf") {
-        options.retain(|option| option != &json!({ "type": "null" }));
-        if let [Value::Object(only)] = options.as_slice() {
-            let only = only.clone();
-            field.remove("anyOf");
-            field.extend(only);
-        }
-    }
-    if let Some(Value::Array(values)) = field.get_mut("enum") {
-        values.retain(|value| !value.is_null());
-    }
-    if field.get("default").is_some_and(Value::is_null) {
-        field.remove("default");
-    }
-    // `uint32`, `double` and so on: Rust's names for what deserialising checks anyway.
-    if matches!(field.get("type").and_then(Value::as_str), Some("integer" | "number")) {
-        field.remove("format");
-    }
-    if let Some(value) = field.remove("const") {
-        field.insert("enum".to_owned(), json!([value]));
-    }
-    if let Some(choices) = field.get("oneOf").and_then(titled) {
-        field.insert("type".to_owned(), json!("string"));
-        field.insert("oneOf".to_owned(), choices);
-    }
-    if let Some(items) = field.get_mut("items") {
-        let mut plain = plain_field(items.take());
-        if let Some(choices) = plain.get_mut("oneOf").map(Value::take) {
-            plain = json!({ "anyOf": choices });
-        } else if let Some(plain) = plain.as_object_mut() {
-            plain.retain(|keyword, _| keyword == "type" || keyword == "enum");
-        }
-        *items = plain;
-        // A set: duplicates do no harm, and no form can forbid them.
-        field.remove("uniqueItems");
-    }
-    Value::Object(field)
-}
-
-/// An enum whose variants have documentation, as choices with titles.
-fn titled(options: &Value) -> Option<Value> {
-    let mut choices = Vec::new();
-    for option in options.as_array()? {
-        if let Some(values) = option.get("enum").and_then(Value::as_array) {
-            for value in values {
-                choices.push(json!({ "const": value.as_str()?, "title": value }));
+            Plain::Object { schema, order } => {
+                let mut asked = plain::expressible(&schema)?;
+                asked.property_order = Some(order);
+                (FormFields::Of(Fields::of(&schema), asked), Value::Object(schema))
             }
-        } else {
-            let value = option.get("const")?.as_str()?;
-            let title = option.get("title").or(option.get("description")).and_then(Value::as_str);
-            choices.push(json!({ "const": value, "title": title.unwrap_or(value) }));
-        }
+        };
+        Ok(Self { fields, digest: Digest::of_shape(&json), options, bytes: plain::weight(&json) })
     }
-    Some(Value::Array(choices))
 }
 
 #[cfg(test)]

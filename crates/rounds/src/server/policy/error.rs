@@ -238,7 +238,19 @@ pub enum FlowError {
     /// A round was sent with neither a question nor a state, so the client would have nothing to send back.
     #[error("a round needs a question to ask or a state to keep: add one, or return a result")]
     NothingAsked,
-    /// The type cannot be asked for with a form.
+    /// A field of a form that was made at run time has more options than the limit allows.
+    #[error(
+        "the question `{key}` has {choices} options, and the limit is {limit}: offer fewer, or raise `Limits::with_choices`"
+    )]
+    TooManyChoices {
+        /// The key of the question.
+        key: String,
+        /// The number of options.
+        choices: usize,
+        /// The limit of options in a field.
+        limit: usize,
+    },
+    /// The type or the schema cannot be asked for with a form.
     #[error(transparent)]
     FormType(#[from] FormTypeError),
     /// The handler's state could not be serialised.
@@ -336,6 +348,7 @@ impl FlowError {
             | Self::EffectLost { .. }
             | Self::DuplicateKey { .. }
             | Self::NothingAsked
+            | Self::TooManyChoices { .. }
             | Self::FormType(_)
             | Self::State(_)
             | Self::NotWrapped { .. } => told(internal(words), Meaning::Final),
@@ -495,6 +508,7 @@ mod tests {
             (FlowError::EffectLost { name: name() }, -32603, Null, false),
             (FlowError::DuplicateKey { key: name() }, -32603, Null, false),
             (FlowError::NothingAsked, -32603, Null, false),
+            (FlowError::TooManyChoices { key: name(), choices: 2, limit: 1 }, -32603, Null, false),
             (FlowError::FormType(unaskable), -32603, Null, false),
             (FlowError::State(unreadable()), -32603, Null, false),
             (FlowError::StateUnreadable(unreadable()), -32602, frozen(), false),

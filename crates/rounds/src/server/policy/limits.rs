@@ -17,6 +17,8 @@ pub struct Limits {
     pub rounds: u32,
     /// Questions in a round: 16.
     pub questions: usize,
+    /// Options of a field in a form that is [made at run time](crate::form::Schema), such as a choice: 500.
+    pub choices: usize,
     /// Effects that a flow may run with `once`, and entries in the journal of a durable flow: 64.
     pub effects: usize,
     /// Size of an effect's value, or of a journal entry, in bytes: 16 KiB. An effect runs only if this much fits into
@@ -76,6 +78,7 @@ impl Default for Limits {
         Self {
             rounds: 10,
             questions: 16,
+            choices: 500,
             effects: 64,
             effect_bytes: 16 * 1024,
             reasks: 3,
@@ -115,6 +118,12 @@ impl Limits {
     /// Sets the limit of questions in a round.
     pub fn with_questions(mut self, questions: usize) -> Self {
         self.questions = questions;
+        self
+    }
+
+    /// Sets the limit of options in a field of a form that is made at run time.
+    pub fn with_choices(mut self, choices: usize) -> Self {
+        self.choices = choices;
         self
     }
 

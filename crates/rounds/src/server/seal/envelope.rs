@@ -232,8 +232,28 @@ pub(crate) struct Posing {
 pub(crate) struct PosedQuestion {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
+    /// How often it was asked again because the answer was not valid, and [whether](Self::needs_question) only the
+    /// question can read the answer.
+    asked_again: u32,
+}
+
+impl PosedQuestion {
+    const NEEDS_QUESTION: u32 = 1 << 31;
+
+    pub(crate) fn new(key: &str, question: Fingerprint, asked_again: u32, needs_question: bool) -> Self {
+        let needs_question = if needs_question { Self::NEEDS_QUESTION } else { 0 };
+        Self { key: key.to_owned(), question, asked_again: asked_again | needs_question }
+    }
+
     /// How often it was asked again, because the answer was not valid.
-    pub(crate) asked_again: u32,
+    pub(crate) fn times_asked_again(&self) -> u32 {
+        self.asked_again & !Self::NEEDS_QUESTION
+    }
+
+    /// Whether only the question itself can read its answer: its type alone does not know its options or its rule.
+    pub(crate) fn needs_question(&self) -> bool {
+        self.asked_again & Self::NEEDS_QUESTION != 0
+    }
 }
 
 /// An answer of an earlier round. The wire carries only the answers of the latest round.

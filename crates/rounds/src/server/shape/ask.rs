@@ -13,25 +13,23 @@ use std::{
 use rmcp::{
     ErrorData, Peer, RoleServer,
     handler::server::common::{AsRequestContext, FromContextPart},
-    model::{ElicitRequest, ElicitRequestParams, InputRequest},
     service::RequestContext,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::inquiry::{Inquiry, Reading};
 use crate::{
     server::{
         engine::{
             answer::Received,
+            core::Core,
             frame::{Frame, OpenQuestion, Opened},
             view::View,
         },
-        form::{Form, FormType, MakeForm},
+        form::{Choice, FormType, Schema},
         policy::{error::FlowError, gate::Era},
-        seal::{
-            FlowId,
-            digest::{Fingerprint, of_question},
-            envelope::QuestionKind,
-        },
+        seal::{FlowId, envelope::QuestionKind},
     },
     shared::{
         check::InvalidAnswer,
@@ -84,37 +82,67 @@ impl Ask {
     /// Asks for a `T` with a form. A struct becomes a form with its fields. Any other type becomes a form with one
     /// field, named after the question's key.
     pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
-        let how = const { &How::form(Form::default_key::<T>) };
-        self.asking(Query { how, request: None, refused: None }, message)
+        self.asking(Inquiry::form::<T>(message))
+    }
+
+    /// Asks with a form that is known only at run time: a JSON Schema, or a type whose fields are narrowed for this
+    /// call. See [`Schema`].
+    ///
+    /// ```
+    /// # use rmcp::model::JsonObject;
+    /// # use rounds::{Ask, FlowError};
+    /// # async fn handler(ask: Ask) -> Result<(), FlowError> {
+    /// let schema = serde_json::json!({"type": "object", "properties": {"size": {"type": "integer"}}});
+    /// let settings: JsonObject = ask.form_with("Which size?", schema).await?;
+    /// # let _ = settings; Ok(()) }
+    /// ```
+    pub fn form_with<T>(&self, message: impl Into<String>, schema: impl Into<Schema<T>>) -> QuestionBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.asking(Inquiry::form_with(message, &schema.into()))
+    }
+
+    /// Asks for one of these options, and returns its value. An option is a text, a pair of a value and its title, or a
+    /// [`Choice`]. An answer that is not one of them is not valid, and the question is asked again.
+    ///
+    /// ```
+    /// # use rounds::{Ask, FlowError};
+    /// # async fn handler(ask: Ask, branches: Vec<String>) -> Result<(), FlowError> {
+    /// let branch = ask.choose("Which branch?", branches).key("branch").await?;
+    /// let colour = ask.choose("Which colour?", [("r", "Red"), ("g", "Green")]).await?;
+    /// # let _ = (branch, colour); Ok(()) }
+    /// ```
+    ///
+    /// It fails with [`FlowError::FormType`] if there is no option, and with [`FlowError::TooManyChoices`] if there are
+    /// more than [`Limits::choices`](crate::Limits::choices).
+    pub fn choose<C: Into<Choice>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = C>,
+    ) -> QuestionBuilder<String> {
+        self.asking(Inquiry::choice(message, &Schema::<String>::choice(options)))
+    }
+
+    /// Asks for any number of these options, as [`choose`](Self::choose) does for one.
+    pub fn choose_some<C: Into<Choice>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = C>,
+    ) -> QuestionBuilder<Vec<String>> {
+        self.asking(Inquiry::choice(message, &Schema::<Vec<String>>::choices(options)))
     }
 
     /// Asks for a confirmation. Awaited, it is true only if the user accepted and answered yes. A no, a decline and a
     /// dismissal are all false; [`QuestionBuilder::answer`] distinguishes them.
     pub fn confirm(&self, message: impl Into<String>) -> QuestionBuilder<bool> {
-        let how = const { &How::form(|| "confirm".to_owned()) };
-        self.asking(Query { how, request: None, refused: Some(false) }, message)
+        QuestionBuilder { refused: Some(false), ..self.asking(Inquiry::confirm(message)) }
     }
 
     /// Asks the user to visit a page, such as one for signing in. Ask for secrets this way, because no form may ask for
     /// them. Acceptance means that the user agreed to open the page, not that they completed it.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
-        let url = url.into();
-        let request = move |message: String, _: &str, name: &dyn Fn() -> String| {
-            Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
-                meta: None,
-                message,
-                url: url.clone(),
-                elicitation_id: name(),
-            })))
-        };
-        let how = &How {
-            kind: QuestionKind::Url,
-            form: None,
-            default_key: || "url".to_owned(),
-            read: |_, _| Ok(()),
-            read_text: |_, _| Ok(()),
-        };
-        self.asking(Query { how, request: Some(Box::new(request)), refused: None }, message)
+        self.asking(Inquiry::page(message, url))
     }
 
     /// Asks the client's model.
@@ -124,39 +152,19 @@ impl Ask {
         &self,
         request: rmcp::model::CreateMessageRequestParams,
     ) -> QuestionBuilder<rmcp::model::CreateMessageResult> {
-        let sample = move |_, _: &str, _: &dyn Fn() -> String| {
-            Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request.clone())))
-        };
-        let how = &How {
-            kind: QuestionKind::Sample,
-            form: None,
-            default_key: || "sample".to_owned(),
-            read: |_, result| from_json(result),
-            read_text: |_, result| from_text(result),
-        };
-        let query = Query { how, request: Some(Box::new(sample)), refused: None };
-        self.asking(query, "a question to the client's model")
+        self.asking(Inquiry::sample(request))
     }
 
     /// Asks the client for its roots.
     #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its types as well")]
     pub fn roots(&self) -> QuestionBuilder<rmcp::model::ListRootsResult> {
-        let roots =
-            |_, _: &str, _: &dyn Fn() -> String| Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()));
-        let how = &How {
-            kind: QuestionKind::Roots,
-            form: None,
-            default_key: || "roots".to_owned(),
-            read: |_, result| from_json(result),
-            read_text: |_, result| from_text(result),
-        };
-        self.asking(Query { how, request: Some(Box::new(roots)), refused: None }, "the client's roots")
+        self.asking(Inquiry::roots())
     }
 
-    fn asking<T: 'static>(&self, query: Query<T>, message: impl Into<String>) -> QuestionBuilder<T> {
-        let message = message.into().into();
-        QuestionBuilder { ask: self.clone(), query, message, key: None, within: None, otherwise: None }
+    fn asking<T: DeserializeOwned + 'static>(&self, inquiry: Inquiry) -> QuestionBuilder<T> {
+        let reading = const { &Reading::OF_TYPE };
+        QuestionBuilder { ask: self.clone(), inquiry, reading, refused: None, options: None }
     }
 
     /// The protocol era of the client. Clients of both eras can be asked, and the handler need not know how.
@@ -235,74 +243,26 @@ impl Ask {
 #[must_use = "a question is asked when it is awaited"]
 pub struct QuestionBuilder<T: 'static> {
     pub(super) ask: Ask,
-    pub(super) query: Query<T>,
-    pub(super) message: Arc<str>,
-    pub(super) key: Option<Arc<str>>,
-    pub(super) within: Option<Within>,
-    pub(super) otherwise: Option<Otherwise<T>>,
-}
-
-/// Builds the request from a message, a key, and a function that makes a unique name if the request needs one.
-pub(super) type MakeRequest =
-    Box<dyn Fn(String, &str, &dyn Fn() -> String) -> Result<InputRequest, FlowError> + Send + Sync>;
-
-/// A kind of question, and the parts that differ between questions of this kind.
-pub(super) struct Query<T: 'static> {
-    pub(super) how: &'static How<T>,
-    /// Builds the request of a question that is not a form.
-    pub(super) request: Option<MakeRequest>,
+    pub(super) inquiry: Inquiry,
+    pub(super) reading: &'static Reading<T>,
     /// The value that a refusal stands for, if it stands for one.
     pub(super) refused: Option<T>,
+    /// What most questions do not have. In a box, because a question is kept while it waits.
+    pub(super) options: Option<Box<QuestionOptions<T>>>,
 }
 
-/// The kind of a question and how its answer is read. Shared by all questions of one kind and type.
-pub(super) struct How<T> {
-    pub(super) kind: QuestionKind,
-    /// Makes the form under a key. None for a question that is not a form.
-    pub(super) form: Option<MakeForm>,
-    pub(super) default_key: fn() -> String,
-    pub(super) read: fn(&str, &Value) -> Result<T, InvalidAnswer>,
-    /// Reads an answer that is JSON text.
-    pub(super) read_text: fn(&str, &str) -> Result<T, InvalidAnswer>,
+pub(super) struct QuestionOptions<T> {
+    pub(super) within: Option<Within>,
+    pub(super) otherwise: Option<Otherwise<T>>,
+    check: Option<Check<T>>,
 }
 
-impl<T: 'static> Query<T> {
-    /// The request to send, with this message.
-    pub(super) fn request(
-        &self,
-        words: String,
-        key: &str,
-        name: &dyn Fn() -> String,
-    ) -> Result<InputRequest, FlowError> {
-        match (&self.request, self.how.form) {
-            (Some(request), _) => request(words, key, name),
-            (None, Some(form)) => Ok(form(key)?.request(words)),
-            (None, None) => Err(FlowError::NothingAsked),
-        }
-    }
+/// The author's rule for an answer.
+pub(super) type Check<T> = Box<dyn Fn(&T) -> Result<(), InvalidAnswer> + Send + Sync>;
 
-    /// The fingerprint that identifies the question on a later leg. It does not include the flow's id: a journal
-    /// belongs to its flow anyway, and a saved journal can be replayed in another flow.
-    pub(super) fn fingerprint(&self, message: &str, key: &str) -> Result<Fingerprint, FlowError> {
-        match self.how.form {
-            Some(form) => Ok(form(key)?.fingerprint(message)),
-            None => Ok(of_question(&self.request(message.to_owned(), key, &|| key.to_owned())?)),
-        }
-    }
-}
-
-impl<T: FormType> How<T> {
-    const fn form(default_key: fn() -> String) -> Self {
-        Self {
-            kind: QuestionKind::Form,
-            form: Some(|key| Form::of::<T>(key)),
-            default_key,
-            read: read_form,
-            read_text: |key, json| {
-                let form = Form::of::<T>(key).map_err(|unaskable| InvalidAnswer::whole(unaskable.to_string()))?;
-                form.read_text(json)
-            },
-        }
+impl<T> Default for QuestionOptions<T> {
+    fn default() -> Self {
+        Self { within: None, otherwise: None, check: None }
     }
 }
 
@@ -338,8 +298,39 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     /// or `confirm`, `url`, `sample` or `roots`. If another open question has the default key already, a number is
     /// appended. If two open questions are given the same key, the second fails with [`FlowError::DuplicateKey`].
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into().into());
+        self.inquiry.key = Some(key.into().into());
         self
+    }
+
+    /// Sets a rule for the value, with the message that the user sees if the rule does not hold. The question is then
+    /// asked again, as after an answer that does not match the form: see [`reasks`](Self::reasks).
+    ///
+    /// ```
+    /// # use rounds::{Ask, FlowError};
+    /// # async fn handler(ask: Ask) -> Result<(), FlowError> {
+    /// let even = ask.form::<u32>("An even number?").check(|n| if n % 2 == 0 { Ok(()) } else { Err("it is odd") });
+    /// # even.await?; Ok(()) }
+    /// ```
+    ///
+    /// In a handler with a [`Durable`](crate::Durable) the outcome is recorded, and the rule does not run again for an
+    /// answer that was recorded. A value of [`or`](Self::or) is not checked; one of
+    /// [`or_argument`](Self::or_argument) is, on every leg. A rule that was set before is replaced.
+    pub fn check<M: Into<String>>(mut self, rule: impl Fn(&T) -> Result<(), M> + Send + Sync + 'static) -> Self {
+        let rule = move |value: &T| rule(value).map_err(InvalidAnswer::whole);
+        self.options().check = Some(Box::new(rule));
+        self
+    }
+
+    /// Sets how often this question is asked again after an invalid answer, instead of
+    /// [`Limits::reasks`](crate::Limits::reasks). With two, the user has three attempts. After the last, the question
+    /// fails with [`FlowError::Invalid`].
+    pub fn reasks(mut self, reasks: u32) -> Self {
+        self.inquiry.reasks = Some(reasks);
+        self
+    }
+
+    fn options(&mut self) -> &mut QuestionOptions<T> {
+        self.options.get_or_insert_default()
     }
 
     /// Sets the timeout of this question, which replaces [the round's lifetime](crate::RoundsBuilder::round_lifetime).
@@ -354,14 +345,14 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     /// client sends the next leg. The arrival time of that leg counts: an answer that arrives after the timeout is not
     /// used.
     pub fn within(mut self, time: Duration) -> Self {
-        self.within = Some(Within::For(time));
+        self.options().within = Some(Within::For(time));
         self
     }
 
     /// Sets the value to use if the client [cannot be asked](FlowError::cannot_ask), or if the question was not
     /// answered [in time](Self::within). It does not replace the answer of a user who declined.
     pub fn or(mut self, value: T) -> Self {
-        self.otherwise = Some(Otherwise::Value(value));
+        self.options().otherwise = Some(Otherwise::Value(value));
         self
     }
 
@@ -372,7 +363,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     /// The model then answers for the user: use it only where that is acceptable. The argument has to be an optional
     /// one in the tool's input schema.
     pub fn or_argument(mut self, argument: impl Into<String>) -> Self {
-        self.otherwise = Some(Otherwise::Argument(argument.into()));
+        self.options().otherwise = Some(Otherwise::Argument(argument.into()));
         self
     }
 
@@ -400,15 +391,15 @@ impl<T: Send + 'static> QuestionBuilder<T> {
             return Box::pin(self.answer_within(&operation, question)).await;
         }
         let core = &self.ask.frame.core;
-        let until = Within::begun(&mut self.within, || core.now());
+        let until = begun(&mut self.options, core);
         let mut patience = until.map(|until| core.clock.sleep(until.since(core.now())));
-        let key_is_default = self.key.is_none();
-        let mut opened = self.open(self.message.to_string(), key_is_default)?;
+        let key_is_default = self.inquiry.key.is_none();
+        let mut opened = self.open(self.inquiry.message.to_string(), key_is_default)?;
         let mut asked = 0;
         loop {
             let received = poll_fn(|cx| match Pin::new(&mut opened).poll(cx) {
                 Poll::Pending if is_over(&mut patience, cx) => {
-                    Poll::Ready(Err(FlowError::NotInTime { question: self.message.to_string() }))
+                    Poll::Ready(Err(FlowError::NotInTime { question: self.inquiry.message.to_string() }))
                 }
                 received => received,
             })
@@ -417,80 +408,78 @@ impl<T: Send + 'static> QuestionBuilder<T> {
                 Ok(Received::Declined) => return Ok(Answer::Declined),
                 Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
                 Ok(Received::Malformed(problem)) => problem,
-                Ok(Received::Accepted(content)) => match (self.query.how.read)(self.settled_key(), &content) {
+                Ok(Received::Accepted(content)) => match self.read(&content) {
                     Ok(value) => return Ok(Answer::Accepted(value)),
                     Err(problem) => problem,
                 },
-                Err(error) => {
-                    let (otherwise, read) = (self.otherwise.take(), self.query.how.read);
-                    let instead =
-                        Otherwise::instead(otherwise, error, &self.ask, read, self.settled_key(), &self.message);
-                    return instead.map(Answer::Accepted);
-                }
+                Err(error) => return self.instead(error).map(Answer::Accepted),
             };
-            if asked == self.ask.frame.core.limits.reasks {
-                return Err(FlowError::Invalid { question: self.message.to_string(), problem });
+            if asked == self.inquiry.reasks(&self.ask.frame.core.limits) {
+                return Err(FlowError::Invalid { question: self.inquiry.message.to_string(), problem });
             }
             asked += 1;
-            opened = self.open(problem.noted(&self.message), key_is_default)?;
+            opened = self.open(problem.noted(&self.inquiry.message), key_is_default)?;
         }
     }
 
     /// Opens the question, with this message. A separate function, so that the waiting future does not store these
     /// temporaries.
     fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
-        let Self { ask: Ask { frame }, query, message, within, .. } = self;
-        let key = self.key.get_or_insert_with(|| (query.how.default_key)().into());
+        let Self { ask: Ask { frame }, inquiry, options, .. } = self;
+        let key = inquiry.settle_key().clone();
         let question = OpenQuestion {
-            kind: query.how.kind,
-            request: Some(Box::new(query.request(words, key, &|| frame.new_name())?)),
-            form: query.how.form,
+            kind: inquiry.subject.kind(),
+            request: Some(Box::new(inquiry.request(words, &frame.core.limits, &|| frame.new_name())?)),
+            form: inquiry.subject.source(),
             digest: None,
-            key: key.clone(),
-            message: message.clone(),
-            until: Within::begun(within, || frame.core.now()),
+            key,
+            message: inquiry.message.clone(),
+            until: begun(options, &frame.core),
         };
         frame.open(question, key_is_default)
     }
 
-    /// The key under which the question was asked.
-    fn settled_key(&self) -> &str {
-        self.key.as_deref().unwrap_or_default()
+    /// Reads an accepted answer, and checks it with the author's rule.
+    pub(super) fn read(&self, content: &Value) -> Result<T, InvalidAnswer> {
+        let value = (self.reading.value)(&self.inquiry.subject, self.inquiry.settled_key(), content)?;
+        match self.options.as_ref().and_then(|options| options.check.as_ref()) {
+            Some(check) => check(&value).map(|()| value),
+            None => Ok(value),
+        }
     }
+
+    /// The replacement for an answer that did not come, or the error if there is none.
+    pub(super) fn instead(&mut self, error: FlowError) -> Result<T, FlowError> {
+        let argument = match self.options.as_mut().and_then(|options| options.otherwise.take()) {
+            Some(Otherwise::Value(value)) if error.cannot_ask() || matches!(error, FlowError::NotInTime { .. }) => {
+                return Ok(value);
+            }
+            Some(Otherwise::Argument(argument)) if error.cannot_ask() => argument,
+            _ => return Err(error),
+        };
+        let arguments = self.ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
+        let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
+        match given {
+            None | Some(Value::Null) => {
+                Err(FlowError::NeedsArgument { question: self.inquiry.message.to_string(), argument })
+            }
+            // A form with one field is asked for as an object, but the argument is the bare value.
+            Some(value) => self
+                .read(&json!({ self.inquiry.settled_key(): value }))
+                .or_else(|problem| if value.is_object() { self.read(value) } else { Err(problem) })
+                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` is not valid: {problem}"))),
+        }
+    }
+}
+
+/// The time at which a question times out, if it has a timeout of its own.
+pub(super) fn begun<T>(options: &mut Option<Box<QuestionOptions<T>>>, core: &Core) -> Option<Timestamp> {
+    Within::begun(&mut options.as_mut()?.within, || core.now())
 }
 
 /// Whether a question's own timeout has passed. A question without one waits as long as its round.
 fn is_over(patience: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
     patience.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_ready())
-}
-
-impl<T> Otherwise<T> {
-    /// The replacement for an answer that did not come, or the error if there is none.
-    pub(super) fn instead(
-        otherwise: Option<Self>,
-        error: FlowError,
-        ask: &Ask,
-        read: fn(&str, &Value) -> Result<T, InvalidAnswer>,
-        key: &str,
-        question: &str,
-    ) -> Result<T, FlowError> {
-        let argument = match otherwise {
-            Some(Self::Value(value)) if error.cannot_ask() || matches!(error, FlowError::NotInTime { .. }) => {
-                return Ok(value);
-            }
-            Some(Self::Argument(argument)) if error.cannot_ask() => argument,
-            _ => return Err(error),
-        };
-        let arguments = ask.frame.arguments.as_deref().and_then(|arguments| serde_json::from_str(arguments).ok());
-        let given = arguments.as_ref().and_then(|arguments: &Value| arguments.get(&argument));
-        match given {
-            None | Some(Value::Null) => Err(FlowError::NeedsArgument { question: question.to_owned(), argument }),
-            // A form with one field is asked for as an object, but the argument is the bare value.
-            Some(value) => read(key, &json!({ key: value }))
-                .or_else(|problem| if value.is_object() { read(key, value) } else { Err(problem) })
-                .map_err(|problem| FlowError::Failed(format!("the argument `{argument}` is not valid: {problem}"))),
-        }
-    }
 }
 
 impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {
@@ -500,7 +489,7 @@ impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
             let answer = self.asked().await?;
-            answer.into_value(self.query.refused, &self.message)
+            answer.into_value(self.refused, &self.inquiry.message)
         })
     }
 }
@@ -508,25 +497,9 @@ impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {
 impl<T: 'static> std::fmt::Debug for QuestionBuilder<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let type_ = PhantomData::<T>;
-        f.debug_struct("QuestionBuilder").field("message", &self.message).field("type", &type_).finish_non_exhaustive()
+        f.debug_struct("QuestionBuilder")
+            .field("message", &self.inquiry.message)
+            .field("type", &type_)
+            .finish_non_exhaustive()
     }
-}
-
-/// The accepted answer to a form, read as the type that was asked for.
-pub(super) fn read_form<T: FormType>(key: &str, content: &Value) -> Result<T, InvalidAnswer> {
-    match Form::of::<T>(key) {
-        Ok(form) => form.read(content),
-        Err(unaskable) => Err(InvalidAnswer::whole(unaskable.to_string())),
-    }
-}
-
-fn from_text<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, InvalidAnswer> {
-    from_json(
-        &serde_json::from_str(json)
-            .map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))?,
-    )
-}
-
-pub(super) fn from_json<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, InvalidAnswer> {
-    T::deserialize(value).map_err(|error| InvalidAnswer::whole(format!("the answer cannot be read: {error}")))
 }

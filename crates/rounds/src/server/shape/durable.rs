@@ -17,7 +17,7 @@ use rmcp::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::{Answer, Ask, How, Otherwise, QuestionBuilder, Within};
+use super::ask::{Answer, Ask, QuestionBuilder, Within, begun};
 use crate::{
     server::{
         engine::{
@@ -27,7 +27,7 @@ use crate::{
             journal::{Journal, Operation, Reached},
             view::View,
         },
-        form::FormType,
+        form::{Choice, FormType, Schema},
         policy::{
             error::FlowError,
             gate::{Era, required},
@@ -79,6 +79,35 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// Asks for a `T` with a form, as [`Ask::form`] does.
     pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
         self.ask.form(message)
+    }
+
+    /// Asks with a form that is known only at run time, as [`Ask::form_with`] does. The schema has to be the same
+    /// whenever the handler runs: look up what it depends on in a [`once`](Self::once).
+    pub fn form_with<T>(&self, message: impl Into<String>, schema: impl Into<Schema<T>>) -> QuestionBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.ask.form_with(message, schema)
+    }
+
+    /// Asks for one of these options, as [`Ask::choose`] does. The options have to be the same whenever the handler
+    /// runs: look them up in a [`once`](Self::once).
+    pub fn choose<C: Into<Choice>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = C>,
+    ) -> QuestionBuilder<String> {
+        self.ask.choose(message, options)
+    }
+
+    /// Asks for any number of these options, as [`Ask::choose_some`] does. The options have to be the same whenever the
+    /// handler runs.
+    pub fn choose_some<C: Into<Choice>>(
+        &self,
+        message: impl Into<String>,
+        options: impl IntoIterator<Item = C>,
+    ) -> QuestionBuilder<Vec<String>> {
+        self.ask.choose_some(message, options)
     }
 
     /// Asks for a confirmation, as [`Ask::confirm`] does.
@@ -427,7 +456,7 @@ together!(a: A, b: B, c: C, d: D);
 impl<T: Send + 'static> QuestionBuilder<T> {
     /// Chooses a key that no other question of the round has.
     fn name_apart(&mut self, keys: &mut Vec<String>) {
-        let wanted = self.key.as_deref().map_or_else(self.query.how.default_key, str::to_owned);
+        let wanted = self.inquiry.settle_key().to_string();
         let mut key = wanted.clone();
         for n in 2.. {
             if !keys.contains(&key) {
@@ -436,14 +465,18 @@ impl<T: Send + 'static> QuestionBuilder<T> {
             key = format!("{wanted}_{n}");
         }
         keys.push(key.clone());
-        self.key = Some(key.into());
+        self.inquiry.key = Some(key.into());
     }
 
     async fn value_within(mut self, operation: &Operation<'_>) -> Result<T, FlowError> {
-        let key = self.key.get_or_insert_with(|| (self.query.how.default_key)().into());
-        let question = self.query.fingerprint(&self.message, key)?;
+        let question = self.fingerprint()?;
         let answer = self.answer_within(operation, question).await?;
-        answer.into_value(self.query.refused, &self.message)
+        answer.into_value(self.refused, &self.inquiry.message)
+    }
+
+    fn fingerprint(&mut self) -> Result<Fingerprint, FlowError> {
+        let key = self.inquiry.settle_key().clone();
+        self.inquiry.fingerprint(&self.ask.frame.core.limits, &|| key.to_string())
     }
 
     /// The recorded answer, if it is the next entry of the journal. Otherwise begins an operation for this question.
@@ -451,12 +484,11 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         &mut self,
         journal: &'a Journal,
     ) -> Result<ControlFlow<Answer<T>, (Operation<'a>, Fingerprint)>, FlowError> {
-        let key = &*self.key.get_or_insert_with(|| (self.query.how.default_key)().into());
-        let question = self.query.fingerprint(&self.message, key);
+        let question = self.fingerprint();
         if let Ok(question) = question
-            && let Some(answer) = journal.recall(key, question)
+            && let Some(answer) = journal.recall(self.inquiry.settled_key(), question)
         {
-            return recall(key, answer, self.query.how.read_text).map(ControlFlow::Break);
+            return self.recalled(answer).map(ControlFlow::Break);
         }
         let operation = journal.begin()?;
         Ok(ControlFlow::Continue((operation, question?)))
@@ -469,105 +501,124 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         operation: &Operation<'_>,
         digest: Fingerprint,
     ) -> Result<Answer<T>, FlowError> {
-        let Self { ask, query, message, key, within, otherwise } = self;
-        let How { kind, form, default_key, read, read_text } = *query.how;
-        let key = key.take().map_or_else(default_key, |key| key.to_string());
-        let wanted = Entry::Answer { key, question: digest, answer: Settled::Declined };
-        let key = wanted.key().unwrap_or_default();
-        let instead =
-            |otherwise, error| Otherwise::instead(otherwise, error, ask, read, key, message).map(Answer::Accepted);
+        let (key, message) = (self.inquiry.settle_key().to_string(), self.inquiry.message.clone());
+        let kind = self.inquiry.subject.kind();
         let cannot = || FlowError::MissingCapability { required: Box::new(required(kind, false)) };
         let late = || FlowError::NotInTime { question: message.to_string() };
+        let wanted = Entry::Answer { key, question: digest, answer: Settled::Declined };
         let mut misfits = 0;
-        let mut reworded = None;
+        let mut words = message.to_string();
         loop {
-            let problem = match operation.recorded_question(&wanted, message)?.as_deref() {
+            let problem = match operation.recorded_question(&wanted, &message)?.as_deref() {
                 Some(Entry::Misfit { problem, .. }) => problem.clone(),
-                Some(Entry::Unasked { .. }) => return instead(otherwise.take(), cannot()),
-                Some(Entry::Late { .. }) => return instead(otherwise.take(), late()),
-                Some(Entry::Answer { answer, .. }) => return recall(key, answer, read_text),
-                _ => {
-                    let reached = operation.reach(key, digest);
-                    if let Some(until) = reached.as_ref().and_then(|reached| reached.until) {
-                        *within = Some(Within::Until(until));
-                    }
-                    let received = match reached {
-                        Some(Reached { is_late: true, .. }) => Err(late()),
-                        Some(Reached { answer: Some(received), .. }) => Ok(received),
-                        _ => {
-                            operation.reserve(&wanted)?;
-                            let words = reworded.take().unwrap_or_else(|| message.to_string());
-                            // The same on every leg, and different for a different page.
-                            let name = || format!("{}-{key}-{:08x}", ask.frame.flow, u128::from_be_bytes(digest) >> 96);
-                            let request = query.request(words, key, &name)?;
-                            let question = OpenQuestion {
-                                key: key.into(),
-                                kind,
-                                request: Some(Box::new(request)),
-                                form,
-                                digest: Some(digest),
-                                message: message.clone(),
-                                until: Within::begun(within, || ask.frame.core.now()),
-                            };
-                            ask.frame.open(question, false)?.await
-                        }
-                    };
-                    let settled = match received {
-                        Err(error) if error.cannot_ask() => {
-                            let unasked = Entry::Unasked { key: key.to_owned(), question: digest };
-                            operation.record_question(unasked, message)?;
-                            return instead(otherwise.take(), error);
-                        }
-                        Err(error @ FlowError::NotInTime { .. }) => {
-                            let late = Entry::Late { key: key.to_owned(), question: digest };
-                            operation.record_question(late, message)?;
-                            return instead(otherwise.take(), error);
-                        }
-                        Err(error) => return Err(error),
-                        Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
-                        Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
-                        Ok(Received::Malformed(problem)) => Err(problem),
-                        Ok(Received::Accepted(content)) => read(key, &content)
-                            .map(|value| (Settled::accepted(kind, &content), Answer::Accepted(value))),
-                    };
-                    match settled {
-                        Ok((answer, value)) => {
-                            let answered = Entry::Answer { key: key.to_owned(), question: digest, answer };
-                            operation.record_question(answered, message)?;
-                            return Ok(value);
-                        }
-                        Err(problem) => {
-                            let problem = problem.to_string();
-                            let misfit =
-                                Entry::Misfit { key: key.to_owned(), question: digest, problem: problem.clone() };
-                            operation.record_question(misfit, message)?;
-                            problem
-                        }
-                    }
-                }
+                Some(Entry::Unasked { .. }) => return self.instead(cannot()).map(Answer::Accepted),
+                Some(Entry::Late { .. }) => return self.instead(late()).map(Answer::Accepted),
+                Some(Entry::Answer { answer, .. }) => return self.recalled(answer),
+                _ => match self.receive(operation, &wanted, digest, words).await? {
+                    ControlFlow::Break(answer) => return Ok(answer),
+                    ControlFlow::Continue(problem) => problem,
+                },
             };
             let problem = InvalidAnswer::whole(problem);
-            if misfits == ask.frame.core.limits.reasks {
+            if misfits == self.inquiry.reasks(&self.ask.frame.core.limits) {
                 return Err(FlowError::Invalid { question: message.to_string(), problem });
             }
             misfits += 1;
-            reworded = Some(problem.noted(message));
+            words = problem.noted(&message);
         }
     }
-}
 
-/// An answer that an earlier leg recorded.
-fn recall<T>(
-    key: &str,
-    answer: &Settled,
-    read_text: fn(&str, &str) -> Result<T, InvalidAnswer>,
-) -> Result<Answer<T>, FlowError> {
-    match answer {
-        Settled::Declined => Ok(Answer::Declined),
-        Settled::Cancelled => Ok(Answer::Cancelled),
-        Settled::Accepted { json, .. } => {
-            let unreadable = |problem: InvalidAnswer| FlowError::StateUnreadable(serde::de::Error::custom(problem));
-            read_text(key, json).map(Answer::Accepted).map_err(unreadable)
+    /// The outcome of a question that is not in the journal yet, which is recorded: the answer, or what is wrong with
+    /// it.
+    async fn receive(
+        &mut self,
+        operation: &Operation<'_>,
+        wanted: &Entry,
+        digest: Fingerprint,
+        words: String,
+    ) -> Result<ControlFlow<Answer<T>, String>, FlowError> {
+        let message = self.inquiry.message.clone();
+        let key = || wanted.key().unwrap_or_default().to_owned();
+        let record = |entry| operation.record_question(entry, &message);
+        let settled = match self.arrived(operation, wanted, digest, words).await {
+            Err(error) if error.cannot_ask() => {
+                record(Entry::Unasked { key: key(), question: digest })?;
+                return self.instead(error).map(Answer::Accepted).map(ControlFlow::Break);
+            }
+            Err(error @ FlowError::NotInTime { .. }) => {
+                record(Entry::Late { key: key(), question: digest })?;
+                return self.instead(error).map(Answer::Accepted).map(ControlFlow::Break);
+            }
+            Err(error) => return Err(error),
+            Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
+            Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
+            Ok(Received::Malformed(problem)) => Err(problem),
+            Ok(Received::Accepted(content)) => self
+                .read(&content)
+                .map(|value| (Settled::accepted(self.inquiry.subject.kind(), &content), Answer::Accepted(value))),
+        };
+        match settled {
+            Ok((answer, value)) => {
+                record(Entry::Answer { key: key(), question: digest, answer })?;
+                Ok(ControlFlow::Break(value))
+            }
+            Err(problem) => {
+                let problem = problem.to_string();
+                record(Entry::Misfit { key: key(), question: digest, problem: problem.clone() })?;
+                Ok(ControlFlow::Continue(problem))
+            }
+        }
+    }
+
+    /// The answer that came with this leg. Without one, the question is asked with these words.
+    async fn arrived(
+        &mut self,
+        operation: &Operation<'_>,
+        wanted: &Entry,
+        digest: Fingerprint,
+        words: String,
+    ) -> Result<Received, FlowError> {
+        let reached = operation.reach(self.inquiry.settled_key(), digest);
+        if let Some(until) = reached.as_ref().and_then(|reached| reached.until) {
+            self.options.get_or_insert_default().within = Some(Within::Until(until));
+        }
+        match reached {
+            Some(Reached { is_late: true, .. }) => {
+                return Err(FlowError::NotInTime { question: self.inquiry.message.to_string() });
+            }
+            Some(Reached { answer: Some(received), .. }) => return Ok(received),
+            _ => operation.reserve(wanted)?,
+        }
+        let question = self.open_question(digest, words)?;
+        self.ask.frame.open(question, false)?.await
+    }
+
+    fn open_question(&mut self, digest: Fingerprint, words: String) -> Result<OpenQuestion, FlowError> {
+        let Self { ask: Ask { frame }, inquiry, options, .. } = self;
+        let key = inquiry.settle_key().clone();
+        // The same on every leg, and different for a different page.
+        let name = || format!("{}-{key}-{:08x}", frame.flow, u128::from_be_bytes(digest) >> 96);
+        Ok(OpenQuestion {
+            kind: inquiry.subject.kind(),
+            request: Some(Box::new(inquiry.request(words, &frame.core.limits, &name)?)),
+            form: inquiry.subject.source(),
+            digest: Some(digest),
+            message: inquiry.message.clone(),
+            until: begun(options, &frame.core),
+            key: key.clone(),
+        })
+    }
+
+    /// An answer that an earlier leg recorded. It was checked then, and the author's rule does not run again.
+    fn recalled(&self, answer: &Settled) -> Result<Answer<T>, FlowError> {
+        match answer {
+            Settled::Declined => Ok(Answer::Declined),
+            Settled::Cancelled => Ok(Answer::Cancelled),
+            Settled::Accepted { json, .. } => {
+                let unreadable = |problem: InvalidAnswer| FlowError::StateUnreadable(serde::de::Error::custom(problem));
+                let read = (self.reading.text)(&self.inquiry.subject, self.inquiry.settled_key(), json);
+                read.map(Answer::Accepted).map_err(unreadable)
+            }
         }
     }
 }

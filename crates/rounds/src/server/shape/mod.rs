@@ -4,6 +4,7 @@ mod ask;
 mod asked;
 mod by_era;
 mod durable;
+mod inquiry;
 mod posed;
 mod prompt;
 mod round;

@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest};
+use rmcp::model::InputRequest;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::ask::{Answer, from_json, read_form};
+use super::{
+    ask::Answer,
+    inquiry::{Inquiry, Reading},
+};
 use crate::{
     server::{
         engine::{answer::Received, view::View},
-        form::{Form, FormType},
+        form::{Choice, Form, FormType, Schema},
         policy::error::FlowError,
-        seal::{
-            digest::{Fingerprint, of_question},
-            envelope::QuestionKind,
-        },
+        seal::envelope::PosedQuestion,
     },
     shared::check::InvalidAnswer,
 };
@@ -38,26 +39,15 @@ enum KnownOrAsked<T> {
 }
 
 struct Unanswered<T> {
-    message: String,
-    key: String,
-    /// The page to visit. None for a form.
-    url: Option<String>,
-    /// Makes the form; its schema belongs to the type.
-    form: fn(&str) -> Result<Form<'_>, FlowError>,
+    inquiry: Inquiry,
     read: ReadAnswer<T>,
+    /// Whether the author has a rule for the answer, so that the type alone cannot read it.
+    is_checked: bool,
     /// The value to use if the client cannot be asked.
     otherwise: Option<T>,
 }
 
-type ReadAnswer<T> = Box<dyn Fn(AnswerTo<'_>) -> Result<T, Misread> + Send>;
-
-/// An answer, with the question that it answers.
-struct AnswerTo<'a> {
-    key: &'a str,
-    kind: QuestionKind,
-    message: &'a str,
-    answer: Answer<Arc<Value>>,
-}
+type ReadAnswer<T> = Box<dyn Fn(&Inquiry, Answer<Arc<Value>>) -> Result<T, Misread> + Send>;
 
 /// Why an answer does not give a value.
 enum Misread {
@@ -70,25 +60,39 @@ enum Misread {
 impl<T: FormType> DeclaredQuestion<T> {
     /// Asks for a `T` with a form, under the name of its type: `Units` is asked as `units`.
     pub fn form(message: impl Into<String>) -> Self {
-        Self::question(message.into(), None)
+        Self::question(Inquiry::form::<T>(message))
     }
 
     /// Asks the user to visit a page. Acceptance means that the user agreed to open it, not that they completed it. The
     /// type has no data, such as `()` or `struct SignedIn;`.
     pub fn url(message: impl Into<String>, url: impl Into<String>) -> Self {
-        Self::question(message.into(), Some(url.into()))
+        Self::question(Inquiry::page(message, url).named(Form::default_key::<T>))
+    }
+}
+
+impl<T: DeserializeOwned + 'static> DeclaredQuestion<T> {
+    /// Asks with a form that is known only at run time, under the key `form`. See [`Schema`].
+    pub fn form_with(message: impl Into<String>, schema: impl Into<Schema<T>>) -> Self {
+        Self::question(Inquiry::form_with(message, &schema.into()))
     }
 
-    fn question(message: String, url: Option<String>) -> Self {
+    /// Asks for one of these options, under the key `choice`. The value is deserialised from a string: a `String`, or a
+    /// type of your own such as `struct Branch(String)`. For several options, use [`form_with`](Self::form_with) and
+    /// [`Schema::choices`].
+    pub fn choose<C: Into<Choice>>(message: impl Into<String>, options: impl IntoIterator<Item = C>) -> Self {
+        Self::question(Inquiry::choice(message, &Schema::<T>::choice(options)))
+    }
+
+    fn question(mut inquiry: Inquiry) -> Self {
+        inquiry.settle_key();
         Self(KnownOrAsked::Question(Unanswered {
-            message,
-            key: Form::default_key::<T>(),
-            url,
-            form: |key| Ok(Form::of::<T>(key)?),
-            read: Box::new(|reply| {
-                let content = reply.answer.into_value(None, reply.message).map_err(Misread::Ends)?;
-                read(reply.key, reply.kind, &content).map_err(Misread::Unfit)
+            inquiry,
+            read: Box::new(|inquiry, answer| {
+                let content = answer.into_value(None, &inquiry.message).map_err(Misread::Ends)?;
+                let read = Reading::<T>::OF_TYPE.value;
+                read(&inquiry.subject, inquiry.settled_key(), &content).map_err(Misread::Unfit)
             }),
+            is_checked: false,
             otherwise: None,
         }))
     }
@@ -104,7 +108,7 @@ impl<T> DeclaredQuestion<T> {
     /// key is the step's name, and this has no effect.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         if let KnownOrAsked::Question(question) = &mut self.0 {
-            question.key = key.into();
+            question.inquiry.key = Some(key.into().into());
         }
         self
     }
@@ -118,6 +122,36 @@ impl<T> DeclaredQuestion<T> {
         self
     }
 
+    /// Sets a rule for the value, with the message that the user sees if the rule does not hold. The question is then
+    /// asked again, as after an answer that does not match the form. The rule has to hold as well as those that were
+    /// set before. It runs on every leg that reads the answer, so it must have no effects; in
+    /// [`Steps`](crate::Steps) it runs only when the answer arrives.
+    pub fn check<M: Into<String>>(self, rule: impl Fn(&T) -> Result<(), M> + Send + 'static) -> Self
+    where
+        T: 'static,
+    {
+        let KnownOrAsked::Question(question) = self.0 else { return self };
+        let read = question.read;
+        Self(KnownOrAsked::Question(Unanswered {
+            read: Box::new(move |inquiry, answer| {
+                let value = read(inquiry, answer)?;
+                let unfit = |why| Misread::Unfit(InvalidAnswer::whole(why));
+                rule(&value).map(|()| value).map_err(unfit)
+            }),
+            is_checked: true,
+            ..question
+        }))
+    }
+
+    /// Sets how often this question is asked again after an invalid answer, instead of
+    /// [`Limits::reasks`](crate::Limits::reasks).
+    pub fn reasks(mut self, reasks: u32) -> Self {
+        if let KnownOrAsked::Question(question) = &mut self.0 {
+            question.inquiry.reasks = Some(reasks);
+        }
+        self
+    }
+
     /// The same question, with a refusal as a value.
     pub(super) fn answered(self) -> DeclaredQuestion<Answer<T>>
     where
@@ -125,17 +159,15 @@ impl<T> DeclaredQuestion<T> {
     {
         DeclaredQuestion(match self.0 {
             KnownOrAsked::Known(value) => KnownOrAsked::Known(Answer::Accepted(value)),
-            KnownOrAsked::Question(Unanswered { message, key, url, form, read, otherwise }) => {
+            KnownOrAsked::Question(Unanswered { inquiry, read, is_checked, otherwise }) => {
                 KnownOrAsked::Question(Unanswered {
-                    message,
-                    key,
-                    url,
-                    form,
-                    read: Box::new(move |reply| match reply.answer {
-                        Answer::Accepted(_) => read(reply).map(Answer::Accepted),
+                    inquiry,
+                    read: Box::new(move |inquiry, answer| match answer {
+                        Answer::Accepted(_) => read(inquiry, answer).map(Answer::Accepted),
                         Answer::Declined => Ok(Answer::Declined),
                         Answer::Cancelled => Ok(Answer::Cancelled),
                     }),
+                    is_checked,
                     otherwise: otherwise.map(Answer::Accepted),
                 })
             }
@@ -146,7 +178,7 @@ impl<T> DeclaredQuestion<T> {
     pub(super) fn message(&self) -> Option<&str> {
         match &self.0 {
             KnownOrAsked::Known(_) => None,
-            KnownOrAsked::Question(question) => Some(&question.message),
+            KnownOrAsked::Question(question) => Some(&question.inquiry.message),
         }
     }
 
@@ -157,23 +189,27 @@ impl<T> DeclaredQuestion<T> {
             KnownOrAsked::Known(value) => return Ok(SettledQuestion::Value(value)),
             KnownOrAsked::Question(question) => question,
         };
-        let fingerprint = question.fingerprint(view)?;
+        let (key, limits) = (question.inquiry.settled_key().to_owned(), &view.frame.core.limits);
+        // Unique to this flow, and the same on all of its legs.
+        let name = || format!("{}-{key}", view.round.flow);
+        let fingerprint = question.inquiry.fingerprint(limits, &name)?;
         let answers = view.frame.answers();
-        let before = answers.posed(&question.key).filter(|posed| posed.question == fingerprint);
-        let asked_again = before.map_or(0, |posed| posed.asked_again);
-        let answered = before.and_then(|_| answers.to_posed(&question.key));
+        let before = answers.posed(&key).filter(|posed| posed.question == fingerprint);
+        let asked_again = before.map_or(0, PosedQuestion::times_asked_again);
+        let answered = before.and_then(|_| answers.to_posed(&key));
         drop(answers);
-        let problem = match answered.map(|(kind, received)| question.value(kind, received)) {
+        let problem = match answered.map(|(_, received)| question.value(received)) {
             Some(Ok(value)) => {
-                view.frame.answers().take(&question.key, fingerprint);
+                view.frame.answers().take(&key, fingerprint);
                 return Ok(SettledQuestion::Value(value));
             }
             Some(Err(Misread::Ends(error))) => return Err(error),
             Some(Err(Misread::Unfit(problem))) => Some(problem),
             None => None,
         };
-        let kind = question.kind();
-        let request = question.request(view, question.message.clone())?;
+        let (inquiry, kind) = (&question.inquiry, question.inquiry.subject.kind());
+        let message = &inquiry.message;
+        let request = inquiry.request(message.to_string(), limits, &name)?;
         let permitted = if pushes { view.peer.permits(kind, &request) } else { view.permits(kind, &request) };
         if permitted.is_err_and(|error| error.cannot_ask())
             && let Some(value) = question.otherwise.take()
@@ -182,13 +218,15 @@ impl<T> DeclaredQuestion<T> {
         }
         let (request, asked_again) = match problem {
             None => (request, asked_again),
-            Some(problem) if asked_again == view.frame.core.limits.reasks => {
-                return Err(FlowError::Invalid { question: question.message, problem });
+            Some(problem) if asked_again == inquiry.reasks(limits) => {
+                return Err(FlowError::Invalid { question: message.to_string(), problem });
             }
-            Some(problem) => (question.request(view, problem.noted(&question.message))?, asked_again + 1),
+            Some(problem) => (inquiry.request(problem.noted(message), limits, &name)?, asked_again + 1),
         };
-        view.frame.answers().pose(&question.key, fingerprint, asked_again)?;
-        Ok(SettledQuestion::Asks(question.key, Box::new(request)))
+        let needs_question = question.is_checked || inquiry.subject.is_made();
+        let posed = PosedQuestion::new(&key, fingerprint, asked_again, needs_question);
+        view.frame.answers().pose(posed)?;
+        Ok(SettledQuestion::Asks(key, Box::new(request)))
     }
 }
 
@@ -200,47 +238,14 @@ pub(super) enum SettledQuestion<T> {
 }
 
 impl<T> Unanswered<T> {
-    fn kind(&self) -> QuestionKind {
-        if self.url.is_some() { QuestionKind::Url } else { QuestionKind::Form }
-    }
-
-    fn fingerprint(&self, view: &View) -> Result<Fingerprint, FlowError> {
-        match &self.url {
-            Some(_) => Ok(of_question(&self.request(view, self.message.clone())?)),
-            None => Ok((self.form)(&self.key)?.fingerprint(&self.message)),
-        }
-    }
-
-    fn request(&self, view: &View, message: String) -> Result<InputRequest, FlowError> {
-        let params = match &self.url {
-            Some(url) => ElicitRequestParams::UrlElicitationParams {
-                meta: None,
-                message,
-                url: url.clone(),
-                // Unique to this flow, and the same on all of its legs.
-                elicitation_id: format!("{}-{}", view.round.flow, self.key),
-            },
-            None => (self.form)(&self.key)?.params(message),
-        };
-        Ok(InputRequest::Elicitation(ElicitRequest::new(params)))
-    }
-
-    fn value(&self, kind: QuestionKind, received: Received) -> Result<T, Misread> {
+    fn value(&self, received: Received) -> Result<T, Misread> {
         let answer = match received {
             Received::Accepted(content) => Answer::Accepted(content),
             Received::Declined => Answer::Declined,
             Received::Cancelled => Answer::Cancelled,
             Received::Malformed(problem) => return Err(Misread::Unfit(problem)),
         };
-        (self.read)(AnswerTo { key: &self.key, kind, message: &self.message, answer })
-    }
-}
-
-/// Reads an accepted answer as the type that was asked for.
-pub(super) fn read<T: FormType>(key: &str, kind: QuestionKind, content: &Value) -> Result<T, InvalidAnswer> {
-    match kind {
-        QuestionKind::Form => read_form(key, content),
-        _ => from_json(content),
+        (self.read)(&self.inquiry, answer)
     }
 }
 

@@ -5,16 +5,16 @@ use std::{marker::PhantomData, sync::Arc};
 use rmcp::{
     ErrorData, RoleServer,
     handler::server::common::{AsRequestContext, FromContextPart},
-    model::{CallToolResponse, ElicitRequest, ElicitRequestParams, InputRequest, InputRequests, InputRequiredResult},
+    model::{CallToolResponse, InputRequests, InputRequiredResult},
     service::RequestContext,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::ask::{from_json, read_form};
+use super::inquiry::{Inquiry, Subject, read_result};
 use crate::{
     server::{
         engine::{answer::Received, effects::Effects, view::View},
-        form::{Form, FormType},
+        form::{FormType, Schema},
         policy::{error::FlowError, gate::Era},
         seal::{Digest, FlowId, envelope::QuestionKind},
     },
@@ -102,6 +102,34 @@ pub enum Given<T> {
     Invalid(InvalidAnswer),
 }
 
+impl<T> Given<T> {
+    /// Checks an accepted value with a rule of the author's. If the rule does not hold, the answer is [`Given::Invalid`]
+    /// with the rule's message; [`InvalidAnswer::noted`] adds it to the message of the question that asks again.
+    ///
+    /// ```
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rounds::{FlowError, Given, Round, text};
+    /// # fn handler(round: Round) -> Result<CallToolResponse, FlowError> {
+    /// let is_even = |n: &u32| if n % 2 == 0 { Ok(()) } else { Err("it is odd") };
+    /// match round.given("n").check(is_even) {
+    ///     Given::Accepted(n) => Ok(text(format!("{n} is even."))),
+    ///     Given::Declined | Given::Cancelled => Ok(text("As you like.")),
+    ///     Given::Missing => round.ask_form::<u32>("n", "An even number?"),
+    ///     Given::Invalid(problem) => round.ask_form::<u32>("n", problem.noted("An even number?")),
+    /// }
+    /// # }
+    /// ```
+    pub fn check<M: Into<String>>(self, rule: impl FnOnce(&T) -> Result<(), M>) -> Self {
+        match self {
+            Self::Accepted(value) => match rule(&value) {
+                Ok(()) => Self::Accepted(value),
+                Err(why) => Self::Invalid(InvalidAnswer::whole(why)),
+            },
+            other => other,
+        }
+    }
+}
+
 impl<R: From<InputRequiredResult>> Round<R> {
     /// The round of a request, for handlers that are not written with rmcp's macros.
     ///
@@ -114,30 +142,58 @@ impl<R: From<InputRequiredResult>> Round<R> {
 
     /// The answer to the form that was asked under this key, in this round or an earlier one.
     pub fn given<T: FormType>(&self, key: &str) -> Given<T> {
-        self.read(key, QuestionKind::Form, |content| read_form(key, content))
+        self.read(key, &Subject::form::<T>())
+    }
+
+    /// The answer to the form that was asked with this schema under this key. An answer that does not match the schema
+    /// as it is now is [`Given::Invalid`].
+    ///
+    /// ```
+    /// # use rmcp::model::CallToolResponse;
+    /// # use rounds::{FlowError, Given, Round, form::Schema, text};
+    /// # fn handler(round: Round, branches: Vec<String>) -> Result<CallToolResponse, FlowError> {
+    /// let branch = Schema::choice(branches);
+    /// match round.given_with::<String>("branch", &branch) {
+    ///     Given::Accepted(branch) => Ok(text(format!("Deleted {branch}."))),
+    ///     Given::Declined | Given::Cancelled => Ok(text("Not deleted.")),
+    ///     Given::Missing | Given::Invalid(_) => round.ask_form_with("branch", "Which branch?", &branch),
+    /// }
+    /// # }
+    /// ```
+    pub fn given_with<T: DeserializeOwned>(&self, key: &str, schema: &Schema<T>) -> Given<T> {
+        self.read(key, &Subject::Form(schema.source()))
     }
 
     /// Whether the user agreed to visit the page that was asked under this key. It does not mean that they completed
     /// it.
     pub fn given_url(&self, key: &str) -> Given<()> {
-        self.read(key, QuestionKind::Url, |_| Ok(()))
+        self.read_kind(key, QuestionKind::Url)
     }
 
     /// The response of the client's model to the request that was asked under this key.
     #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_sample(&self, key: &str) -> Given<rmcp::model::CreateMessageResult> {
-        self.read(key, QuestionKind::Sample, from_json)
+        self.read_kind(key, QuestionKind::Sample)
     }
 
     /// The client's roots, asked under this key.
     #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn given_roots(&self, key: &str) -> Given<rmcp::model::ListRootsResult> {
-        self.read(key, QuestionKind::Roots, from_json)
+        self.read_kind(key, QuestionKind::Roots)
     }
 
-    fn read<T>(
+    fn read<T: DeserializeOwned>(&self, key: &str, form: &Subject) -> Given<T> {
+        self.received(key, QuestionKind::Form, |content| form.read(key, content))
+    }
+
+    /// The answer to a question that is not a form.
+    fn read_kind<T: DeserializeOwned>(&self, key: &str, kind: QuestionKind) -> Given<T> {
+        self.received(key, kind, read_result)
+    }
+
+    fn received<T>(
         &self,
         key: &str,
         kind: QuestionKind,
@@ -249,6 +305,21 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// The errors of [`Questions::send`].
     pub fn ask_form<T: FormType>(&self, key: &str, message: impl Into<String>) -> Result<R, FlowError> {
         self.questions().form::<T>(key, message).send()
+    }
+
+    /// Ends the leg with one form that is known only at run time. Short for
+    /// [`questions`](Self::questions)`().form_with(key, message, schema).send()`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Questions::send`].
+    pub fn ask_form_with<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        message: impl Into<String>,
+        schema: &Schema<T>,
+    ) -> Result<R, FlowError> {
+        self.questions().form_with(key, message, schema).send()
     }
 
     /// Ends the leg with one page to visit. Short for [`questions`](Self::questions)`().url(key, message, url).send()`.
@@ -363,40 +434,34 @@ impl<R: From<InputRequiredResult>> Questions<R> {
     /// Asks for a `T` with a form. A struct becomes a form with its fields. Any other type becomes a form with one
     /// field, named after the key. If the last answer was not valid, the message says why.
     pub fn form<T: FormType>(self, key: &str, message: impl Into<String>) -> Self {
-        let message = match (message.into(), self.round.given::<T>(key)) {
-            (message, Given::Invalid(problem)) => problem.noted(&message),
-            (message, _) => message,
-        };
-        self.with(key, || Ok(Form::of::<T>(key)?.params(message)))
+        let message = noted(message.into(), self.round.given::<T>(key));
+        self.with(key, Inquiry::form::<T>(message))
+    }
+
+    /// Asks with a form that is known only at run time, such as a choice. [`Round::given_with`] reads the answer with the
+    /// same schema. If the last answer was not valid, the message says why.
+    pub fn form_with<T: DeserializeOwned>(self, key: &str, message: impl Into<String>, schema: &Schema<T>) -> Self {
+        let message = noted(message.into(), self.round.given_with(key, schema));
+        self.with(key, Inquiry::form_with(message, schema))
     }
 
     /// Asks the user to visit a page, such as one for signing in. Ask for secrets this way, because no form may ask for
     /// them.
     pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
-        // Retired in 2026-07-28, but clients that read older messages still require it.
-        let elicitation_id = format!("{}-{key}", self.round.flow());
-        self.with(key, || {
-            Ok(ElicitRequestParams::UrlElicitationParams {
-                meta: None,
-                message: message.into(),
-                url: url.into(),
-                elicitation_id,
-            })
-        })
+        self.with(key, Inquiry::page(message, url))
     }
 
     /// Asks the client's model.
     #[deprecated(note = "SEP-2577 deprecates sampling, and so does rmcp")]
     #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn sample(self, key: &str, request: rmcp::model::CreateMessageRequestParams) -> Self {
-        self.with_request(key, || Ok(InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new(request))))
+        self.with(key, Inquiry::sample(request))
     }
 
     /// Asks the client for its roots.
     #[deprecated(note = "SEP-2577 deprecates roots, and so does rmcp")]
-    #[expect(deprecated, reason = "rmcp deprecates its type as well")]
     pub fn roots(self, key: &str) -> Self {
-        self.with_request(key, || Ok(InputRequest::ListRoots(rmcp::model::ListRootsRequest::default())))
+        self.with(key, Inquiry::roots())
     }
 
     /// Keeps a state until the next leg, where [`Round::state`] returns it. It is sealed: the client can neither read
@@ -431,13 +496,10 @@ impl<R: From<InputRequiredResult>> Questions<R> {
         Ok(asks.into())
     }
 
-    fn with(self, key: &str, params: impl FnOnce() -> Result<ElicitRequestParams, FlowError>) -> Self {
-        self.with_request(key, || Ok(InputRequest::Elicitation(ElicitRequest::new(params()?))))
-    }
-
-    fn with_request(mut self, key: &str, request: impl FnOnce() -> Result<InputRequest, FlowError>) -> Self {
+    fn with(mut self, key: &str, inquiry: Inquiry) -> Self {
         if let Ok(requests) = &mut self.requests {
-            let mistake = match request() {
+            let (limits, name) = (&self.round.view.frame.core.limits, || format!("{}-{key}", self.round.flow()));
+            let mistake = match inquiry.subject.request(inquiry.message.to_string(), key, limits, &name) {
                 Err(mistake) => Some(mistake),
                 Ok(request) => {
                     self.keys.push(key.to_owned());
@@ -455,5 +517,13 @@ impl<R: From<InputRequiredResult>> Questions<R> {
         if self.requests.is_ok() {
             self.requests = Err(mistake);
         }
+    }
+}
+
+/// The message, with a note of what was wrong with the last answer. A message that has the note keeps it once.
+fn noted<T>(message: String, given: Given<T>) -> String {
+    match given {
+        Given::Invalid(problem) if !message.ends_with(&problem.note()) => problem.noted(&message),
+        _ => message,
     }
 }

@@ -9,19 +9,21 @@ use rmcp::{
     schemars::JsonSchema,
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{
     durable::{prepare, read_arguments},
-    posed::{DeclaredQuestion, SettledQuestion, read},
+    inquiry::{Subject, read_result},
+    posed::{DeclaredQuestion, SettledQuestion},
 };
 use crate::{
     server::{
         engine::{answer::Received, view::View},
         form::FormType,
         policy::{error::FlowError, gate::Era},
-        seal::{Digest, FlowId},
+        seal::{Digest, FlowId, envelope::QuestionKind},
     },
-    shared::clock::BoxFuture,
+    shared::{check::InvalidAnswer, clock::BoxFuture},
 };
 
 #[doc = include_str!("docs/steps.md")]
@@ -346,9 +348,10 @@ impl<S, P> Step<S, P> {
     where
         Fut: Future<Output = Result<Option<DeclaredQuestion<T>>, FlowError>>,
     {
-        let (known, answered) = {
+        let (known, answered, is_typed) = {
             let answers = self.view.frame.answers();
-            (answers.known(name).map(str::to_owned), answers.to_posed(name))
+            let is_typed = answers.posed(name).is_some_and(|posed| !posed.needs_question());
+            (answers.known(name).map(str::to_owned), answers.to_posed(name), is_typed)
         };
         if let Some(json) = known {
             self.view.frame.onces.pass_step(name);
@@ -357,6 +360,7 @@ impl<S, P> Step<S, P> {
             return Ok(kept.pop());
         }
         if let Some((kind, Received::Accepted(content))) = &answered
+            && is_typed
             && let Ok(value) = read::<T>(name, *kind, content)
         {
             self.view.frame.onces.pass_step(name);
@@ -399,6 +403,14 @@ impl<S, P> Step<S, P> {
         let came_to = step.await;
         onces.enter_step(None);
         came_to
+    }
+}
+
+/// Reads an accepted answer as the type that was asked for.
+fn read<T: FormType>(key: &str, kind: QuestionKind, content: &Value) -> Result<T, InvalidAnswer> {
+    match kind {
+        QuestionKind::Form => Subject::form::<T>().read(key, content),
+        _ => read_result(content),
     }
 }
 

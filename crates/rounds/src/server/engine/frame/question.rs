@@ -13,7 +13,7 @@ use super::{Frame, wake};
 use crate::{
     server::{
         engine::{answer::Received, poll},
-        form::MakeForm,
+        form::FormSource,
         policy::error::FlowError,
         seal::{digest::Fingerprint, envelope::QuestionKind, journal::Waiting},
     },
@@ -38,7 +38,7 @@ impl Open {
     pub(super) fn send(&mut self) -> Option<(String, InputRequest)> {
         self.asked = true;
         let mut request = *self.question.request.take()?;
-        self.sent = match (self.question.form, &request) {
+        self.sent = match (&self.question.form, &request) {
             (Some(_), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
                 let question = &self.question.message;
                 Some(if **question == **message { question.clone() } else { message.as_str().into() })
@@ -54,9 +54,10 @@ impl Open {
 
     /// What is counted for it while it waits.
     pub(super) fn bytes(&self) -> usize {
-        let OpenQuestion { key, message, .. } = &self.question;
+        let OpenQuestion { key, message, form, .. } = &self.question;
         let sent = self.sent.as_ref().filter(|sent| !Arc::ptr_eq(sent, message));
-        size_of::<Self>() + key.len() + message.len() + sent.map_or(0, |sent| sent.len())
+        let form = form.as_ref().map_or(0, FormSource::bytes);
+        size_of::<Self>() + key.len() + message.len() + sent.map_or(0, |sent| sent.len()) + form
     }
 
     /// What the journal of a durable handler says of it.
@@ -69,8 +70,8 @@ impl Open {
     /// It was sent, and no answer came: it is to be sent again.
     pub(super) fn take_back(&mut self) -> Result<(), FlowError> {
         let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
-        self.question.request = match (self.question.form, self.sent.take()) {
-            (Some(form), Some(message)) => Some(Box::new(form(&self.question.key)?.request(message.to_string()))),
+        self.question.request = match (&self.question.form, self.sent.take()) {
+            (Some(form), Some(message)) => Some(Box::new(form.form(&self.question.key)?.request(message.to_string()))),
             (None, Some(text)) => {
                 let mut request = serde_json::from_str(&text).map_err(unreadable)?;
                 order::restore_fields(&mut request);
@@ -89,7 +90,7 @@ pub(crate) struct OpenQuestion {
     /// What is to be sent; nothing for a checkpoint, which only comes back.
     pub(crate) request: Option<Box<InputRequest>>,
     /// How it is made of its key, if it is a form.
-    pub(crate) form: Option<MakeForm>,
+    pub(crate) form: Option<FormSource>,
     /// By what a durable handler knows it again.
     pub(crate) digest: Option<Fingerprint>,
     pub(crate) message: Arc<str>,

@@ -1,0 +1,220 @@
+//! The description of a question, which every shape builds and consumes. A new kind of question is added here.
+
+use std::sync::Arc;
+
+use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    server::{
+        form::{Form, FormSource, FormType, Schema},
+        policy::{error::FlowError, limits::Limits},
+        seal::{
+            digest::{Fingerprint, of_question},
+            envelope::QuestionKind,
+        },
+    },
+    shared::check::InvalidAnswer,
+};
+
+/// A question to ask: what it asks for, its message and its key.
+pub(super) struct Inquiry {
+    pub(super) subject: Subject,
+    pub(super) message: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    default_key: fn() -> String,
+    /// How often it is asked again after an invalid answer, if it has a limit of its own.
+    pub(super) reasks: Option<u32>,
+}
+
+/// What a question asks for.
+#[expect(deprecated, reason = "rmcp deprecates the types of sampling")]
+pub(super) enum Subject {
+    Form(FormSource),
+    Page(Box<Page>),
+    Sample(Box<rmcp::model::CreateMessageRequestParams>),
+    Roots,
+}
+
+/// A page to visit. In a box, so that the other kinds do not reserve space for it.
+pub(super) struct Page {
+    url: String,
+}
+
+impl Inquiry {
+    pub(super) fn form<T: FormType>(message: impl Into<String>) -> Self {
+        Self::new(Subject::form::<T>(), message, Form::default_key::<T>)
+    }
+
+    pub(super) fn confirm(message: impl Into<String>) -> Self {
+        Self::new(Subject::form::<bool>(), message, || "confirm".to_owned())
+    }
+
+    pub(super) fn form_with<T>(message: impl Into<String>, schema: &Schema<T>) -> Self {
+        Self::new(Subject::Form(schema.source()), message, || "form".to_owned())
+    }
+
+    pub(super) fn choice<T>(message: impl Into<String>, schema: &Schema<T>) -> Self {
+        Self::new(Subject::Form(schema.source()), message, || "choice".to_owned())
+    }
+
+    pub(super) fn page(message: impl Into<String>, url: impl Into<String>) -> Self {
+        Self::new(Subject::Page(Box::new(Page { url: url.into() })), message, || "url".to_owned())
+    }
+
+    #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+    pub(super) fn sample(request: rmcp::model::CreateMessageRequestParams) -> Self {
+        let subject = Subject::Sample(Box::new(request));
+        Self::new(subject, "a question to the client's model", || "sample".to_owned())
+    }
+
+    pub(super) fn roots() -> Self {
+        Self::new(Subject::Roots, "the client's roots", || "roots".to_owned())
+    }
+
+    fn new(subject: Subject, message: impl Into<String>, default_key: fn() -> String) -> Self {
+        Self { subject, message: message.into().into(), key: None, default_key, reasks: None }
+    }
+
+    /// The same question with this default key.
+    pub(super) fn named(self, default_key: fn() -> String) -> Self {
+        Self { default_key, ..self }
+    }
+
+    /// The key: the given one, or the default, which it has from then on.
+    pub(super) fn settle_key(&mut self) -> &Arc<str> {
+        self.key.get_or_insert_with(|| (self.default_key)().into())
+    }
+
+    /// The key under which the question was asked.
+    pub(super) fn settled_key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
+    /// How often it is asked again after an invalid answer.
+    pub(super) fn reasks(&self, limits: &Limits) -> u32 {
+        self.reasks.unwrap_or(limits.reasks)
+    }
+
+    /// The request to send, with these words and under this key. A page needs a unique name.
+    pub(super) fn request(
+        &self,
+        words: String,
+        limits: &Limits,
+        name: &dyn Fn() -> String,
+    ) -> Result<InputRequest, FlowError> {
+        self.subject.request(words, self.settled_key(), limits, name)
+    }
+
+    /// The fingerprint that identifies the question on a later leg. It does not include the flow's id, unless the name
+    /// does: a journal belongs to its flow anyway, and a saved journal can be replayed in another flow.
+    pub(super) fn fingerprint(&self, limits: &Limits, name: &dyn Fn() -> String) -> Result<Fingerprint, FlowError> {
+        match &self.subject {
+            Subject::Form(source) => Ok(source.form(self.settled_key())?.fingerprint(&self.message)),
+            _ => Ok(of_question(&self.request(self.message.to_string(), limits, name)?)),
+        }
+    }
+}
+
+impl Subject {
+    pub(super) const fn form<T: FormType>() -> Self {
+        Self::Form(FormSource::of::<T>())
+    }
+
+    pub(super) fn kind(&self) -> QuestionKind {
+        match self {
+            Self::Form(_) => QuestionKind::Form,
+            Self::Page(_) => QuestionKind::Url,
+            Self::Sample(_) => QuestionKind::Sample,
+            Self::Roots => QuestionKind::Roots,
+        }
+    }
+
+    /// The origin of its form, if it is a form.
+    pub(super) fn source(&self) -> Option<FormSource> {
+        match self {
+            Self::Form(source) => Some(source.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether only the question itself can read its answer, because its form was made at run time.
+    pub(super) fn is_made(&self) -> bool {
+        matches!(self, Self::Form(source) if source.is_made())
+    }
+
+    pub(super) fn request(
+        &self,
+        message: String,
+        key: &str,
+        limits: &Limits,
+        name: &dyn Fn() -> String,
+    ) -> Result<InputRequest, FlowError> {
+        Ok(match self {
+            Self::Form(source) => {
+                let form = source.form(key)?;
+                let (choices, limit) = (form.options(), limits.choices);
+                if source.is_made() && choices > limit {
+                    return Err(FlowError::TooManyChoices { key: key.to_owned(), choices, limit });
+                }
+                form.request(message)
+            }
+            Self::Page(page) => {
+                InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
+                    meta: None,
+                    message,
+                    url: page.url.clone(),
+                    // Retired in 2026-07-28, but clients that read older messages still require it.
+                    elicitation_id: name(),
+                }))
+            }
+            #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+            Self::Sample(request) => {
+                InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new((**request).clone()))
+            }
+            #[expect(deprecated, reason = "rmcp deprecates its types as well")]
+            Self::Roots => InputRequest::ListRoots(rmcp::model::ListRootsRequest::default()),
+        })
+    }
+
+    /// Reads an accepted answer as the type that was asked for.
+    pub(super) fn read<T: DeserializeOwned>(&self, key: &str, content: &Value) -> Result<T, InvalidAnswer> {
+        match self {
+            Self::Form(source) => source.form(key).map_err(unaskable)?.read(content),
+            _ => read_result(content),
+        }
+    }
+
+    /// Reads an accepted answer that is JSON text.
+    fn read_text<T: DeserializeOwned>(&self, key: &str, json: &str) -> Result<T, InvalidAnswer> {
+        match self {
+            Self::Form(source) => source.form(key).map_err(unaskable)?.read_text(json),
+            _ => serde_json::from_str(json).map_err(unreadable),
+        }
+    }
+}
+
+/// Reads what was accepted for a question that is not a form.
+pub(super) fn read_result<T: DeserializeOwned>(result: &Value) -> Result<T, InvalidAnswer> {
+    T::deserialize(result).map_err(unreadable)
+}
+
+fn unaskable(error: impl std::error::Error) -> InvalidAnswer {
+    InvalidAnswer::whole(error.to_string())
+}
+
+fn unreadable(error: serde_json::Error) -> InvalidAnswer {
+    InvalidAnswer::whole(format!("the answer cannot be read: {error}"))
+}
+
+/// How an answer becomes a `T`. Shared by all questions of one type.
+pub(super) struct Reading<T> {
+    pub(super) value: fn(&Subject, &str, &Value) -> Result<T, InvalidAnswer>,
+    /// Reads an answer that is JSON text.
+    pub(super) text: fn(&Subject, &str, &str) -> Result<T, InvalidAnswer>,
+}
+
+impl<T: DeserializeOwned> Reading<T> {
+    pub(super) const OF_TYPE: Self = Self { value: Subject::read::<T>, text: Subject::read_text::<T> };
+}
