@@ -143,7 +143,7 @@ pub mod durable {
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod form {
     #[cfg(feature = "server")]
-    pub use crate::server::form::{Choice, FormType, FormTypeError, Schema};
+    pub use crate::server::form::{Alternative, FormType, FormTypeError, Schema};
     pub use crate::shared::check::InvalidAnswer;
 }
 

@@ -82,6 +82,11 @@ impl Client {
         Self { capabilities, ..self.clone() }
     }
 
+    /// The era that it speaks.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
     /// Calls a tool.
     ///
     /// # Panics

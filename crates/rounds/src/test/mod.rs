@@ -50,12 +50,14 @@
 mod client;
 mod clock;
 mod events;
+mod play;
 mod replay;
 mod seal;
 
 pub use client::{Asked, Client, InFlight, Leg, Pushed, Retry};
 pub use clock::Clock;
 pub use events::{Events, Recorded};
+pub use play::{Played, accept, cancel, decline};
 pub use replay::{Replayed, journal, replay};
 #[doc(hidden)]
 pub use seal::Seal;

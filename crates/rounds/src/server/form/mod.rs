@@ -19,7 +19,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, Map
 use serde_json::Value;
 
 use self::plain::{Misfit, Plain};
-pub use self::schema::{Choice, Schema};
+pub use self::schema::{Alternative, Schema};
 use crate::{
     server::seal::{
         Digest,
@@ -343,6 +343,7 @@ impl Shape {
 mod tests {
     use rmcp::schemars;
     use serde::Deserialize;
+    use serde_json::json;
 
     use super::*;
 

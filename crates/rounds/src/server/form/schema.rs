@@ -58,14 +58,14 @@ pub struct Schema<T> {
 impl<T: DeserializeOwned> Schema<T> {
     /// One of these options. The value is deserialised from a string: a `String`, or a type of your own such as
     /// `struct Branch(String)`. An option whose value was given before is left out.
-    pub fn choice<C: Into<Choice>>(options: impl IntoIterator<Item = C>) -> Self {
-        let field = Choice::list(options).map(|options| one_of(&options));
+    pub fn choice<C: Into<Alternative>>(options: impl IntoIterator<Item = C>) -> Self {
+        let field = Alternative::list(options).map(|options| one_of(&options));
         Self::made(field.map(|field| Plain::Single { field, is_nullable: false }))
     }
 
     /// Any number of these options, also none. The value is deserialised from a list of strings.
-    pub fn choices<C: Into<Choice>>(options: impl IntoIterator<Item = C>) -> Self {
-        let field = Choice::list(options).map(|options| some_of(&options));
+    pub fn choices<C: Into<Alternative>>(options: impl IntoIterator<Item = C>) -> Self {
+        let field = Alternative::list(options).map(|options| some_of(&options));
         Self::made(field.map(|field| Plain::Single { field, is_nullable: false }))
     }
 
@@ -85,16 +85,16 @@ impl<T: FormType> Schema<T> {
 impl<T> Schema<T> {
     /// Sets the options of a field, which is a text or a list. Of a field that has options already, such as an enum,
     /// these have to be some. Without a name (`None`), it is the only field of a type that is not a struct.
-    pub fn options<'a, C: Into<Choice>>(
+    pub fn options<'a, C: Into<Alternative>>(
         self,
         field: impl Into<Option<&'a str>>,
         options: impl IntoIterator<Item = C>,
     ) -> Self {
         self.narrow(field.into(), |schema| {
-            let options = Choice::list(options).map_err(|misfit| misfit.to_string())?;
+            let options = Alternative::list(options).map_err(|misfit| misfit.to_string())?;
             let before = schema.get("items").cloned().unwrap_or_else(|| Value::Object(schema.clone()));
             let known = values(&before);
-            let is_known = |option: &&Choice| known.is_empty() || known.contains(&option.value.as_str());
+            let is_known = |option: &&Alternative| known.is_empty() || known.contains(&option.value.as_str());
             if let Some(stranger) = options.iter().find(|option| !is_known(option)) {
                 return Err(format!("does not have the option `{}`", stranger.value));
             }
@@ -206,12 +206,12 @@ impl<T> std::fmt::Debug for Schema<T> {
 ///
 /// A text is an option with itself as its title; a pair is a value and its title.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Choice {
+pub struct Alternative {
     value: String,
     title: Option<String>,
 }
 
-impl Choice {
+impl Alternative {
     /// An option whose title is its value.
     pub fn new(value: impl Into<String>) -> Self {
         Self { value: value.into(), title: None }
@@ -232,38 +232,38 @@ impl Choice {
     }
 }
 
-impl From<&str> for Choice {
+impl From<&str> for Alternative {
     fn from(value: &str) -> Self {
         Self::new(value)
     }
 }
 
-impl From<&String> for Choice {
+impl From<&String> for Alternative {
     fn from(value: &String) -> Self {
         Self::new(value)
     }
 }
 
-impl From<String> for Choice {
+impl From<String> for Alternative {
     fn from(value: String) -> Self {
         Self::new(value)
     }
 }
 
-impl<V: Into<String>, N: Into<String>> From<(V, N)> for Choice {
+impl<V: Into<String>, N: Into<String>> From<(V, N)> for Alternative {
     fn from((value, title): (V, N)) -> Self {
         Self::new(value).title(title)
     }
 }
 
-fn one_of(options: &[Choice]) -> Value {
+fn one_of(options: &[Alternative]) -> Value {
     match titled(options) {
         Some(titled) => json!({ "type": "string", "oneOf": titled }),
         None => json!({ "type": "string", "enum": plain_values(options) }),
     }
 }
 
-fn some_of(options: &[Choice]) -> Value {
+fn some_of(options: &[Alternative]) -> Value {
     let items = match titled(options) {
         Some(titled) => json!({ "anyOf": titled }),
         None => json!({ "type": "string", "enum": plain_values(options) }),
@@ -272,13 +272,12 @@ fn some_of(options: &[Choice]) -> Value {
 }
 
 /// The options with their titles, if one has a title.
-fn titled(options: &[Choice]) -> Option<Value> {
-    let titled =
-        |option: &Choice| json!({ "const": option.value, "title": option.title.as_ref().unwrap_or(&option.value) });
+fn titled(options: &[Alternative]) -> Option<Value> {
+    let titled = |option: &Alternative| json!({ "const": option.value, "title": option.title.as_ref().unwrap_or(&option.value) });
     options.iter().any(|option| option.title.is_some()).then(|| options.iter().map(titled).collect())
 }
 
-fn plain_values(options: &[Choice]) -> Value {
+fn plain_values(options: &[Alternative]) -> Value {
     options.iter().map(|option| option.value.as_str()).collect()
 }
 

@@ -27,7 +27,7 @@ use crate::{
             frame::{Frame, OpenQuestion, Opened},
             view::View,
         },
-        form::{Choice, FormType, Schema},
+        form::{Alternative, FormType, Schema},
         policy::{error::FlowError, gate::Era},
         seal::{FlowId, envelope::QuestionKind},
     },
@@ -104,7 +104,7 @@ impl Ask {
     }
 
     /// Asks for one of these options, and returns its value. An option is a text, a pair of a value and its title, or a
-    /// [`Choice`]. An answer that is not one of them is not valid, and the question is asked again.
+    /// [`Alternative`]. An answer that is not one of them is not valid, and the question is asked again.
     ///
     /// ```
     /// # use rounds::{Ask, FlowError};
@@ -116,7 +116,7 @@ impl Ask {
     ///
     /// It fails with [`FlowError::FormType`] if there is no option, and with [`FlowError::TooManyChoices`] if there are
     /// more than [`Limits::choices`](crate::Limits::choices).
-    pub fn choose<C: Into<Choice>>(
+    pub fn choose<C: Into<Alternative>>(
         &self,
         message: impl Into<String>,
         options: impl IntoIterator<Item = C>,
@@ -125,7 +125,7 @@ impl Ask {
     }
 
     /// Asks for any number of these options, as [`choose`](Self::choose) does for one.
-    pub fn choose_some<C: Into<Choice>>(
+    pub fn choose_some<C: Into<Alternative>>(
         &self,
         message: impl Into<String>,
         options: impl IntoIterator<Item = C>,

@@ -27,7 +27,7 @@ use crate::{
             journal::{Journal, Operation, Reached},
             view::View,
         },
-        form::{Choice, FormType, Schema},
+        form::{Alternative, FormType, Schema},
         policy::{
             error::FlowError,
             gate::{Era, required},
@@ -92,7 +92,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     /// Asks for one of these options, as [`Ask::choose`] does. The options have to be the same whenever the handler
     /// runs: look them up in a [`once`](Self::once).
-    pub fn choose<C: Into<Choice>>(
+    pub fn choose<C: Into<Alternative>>(
         &self,
         message: impl Into<String>,
         options: impl IntoIterator<Item = C>,
@@ -102,7 +102,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     /// Asks for any number of these options, as [`Ask::choose_some`] does. The options have to be the same whenever the
     /// handler runs.
-    pub fn choose_some<C: Into<Choice>>(
+    pub fn choose_some<C: Into<Alternative>>(
         &self,
         message: impl Into<String>,
         options: impl IntoIterator<Item = C>,

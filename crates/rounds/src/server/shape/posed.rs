@@ -13,7 +13,7 @@ use super::{
 use crate::{
     server::{
         engine::{answer::Received, view::View},
-        form::{Choice, Form, FormType, Schema},
+        form::{Alternative, Form, FormType, Schema},
         policy::error::FlowError,
         seal::envelope::PosedQuestion,
     },
@@ -79,7 +79,7 @@ impl<T: DeserializeOwned + 'static> DeclaredQuestion<T> {
     /// Asks for one of these options, under the key `choice`. The value is deserialised from a string: a `String`, or a
     /// type of your own such as `struct Branch(String)`. For several options, use [`form_with`](Self::form_with) and
     /// [`Schema::choices`].
-    pub fn choose<C: Into<Choice>>(message: impl Into<String>, options: impl IntoIterator<Item = C>) -> Self {
+    pub fn choose<C: Into<Alternative>>(message: impl Into<String>, options: impl IntoIterator<Item = C>) -> Self {
         Self::question(Inquiry::choice(message, &Schema::<T>::choice(options)))
     }
 
