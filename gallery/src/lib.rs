@@ -7,6 +7,7 @@ mod airline;
 mod basic;
 mod basic_multiround;
 mod book_flight;
+mod delete_branch;
 mod deploy;
 mod orders;
 mod refund_order;
@@ -100,6 +101,7 @@ impl Gallery {
         Self::basic_tools()
             + Self::basic_multiround_tools()
             + Self::deploy_tools()
+            + Self::delete_branch_tools()
             + Self::book_flight_tools()
             + Self::airline_tools()
             + Self::refund_order_tools()

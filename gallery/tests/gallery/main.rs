@@ -5,6 +5,7 @@
 mod any_instance;
 mod book_flight;
 mod client;
+mod delete_branch;
 mod deploy;
 mod forgery;
 mod no_way_back;

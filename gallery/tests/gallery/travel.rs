@@ -90,6 +90,7 @@ async fn they_are_listed() {
                     "airline_ledger",
                     "audit_log",
                     "book_flight",
+                    "delete_branch",
                     "deploy",
                     "get_weather",
                     "refund_order",

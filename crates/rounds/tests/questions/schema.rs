@@ -94,7 +94,7 @@ impl Repo {
 
     #[tool]
     async fn book(&self, ask: Ask) -> Result<String, FlowError> {
-        let booking = ask.form_with("Which seat?", &narrowed()).await?;
+        let booking = ask.form_with("Which seat?", narrowed()).await?;
         Ok(serde_json::to_string(&booking).unwrap())
     }
 
