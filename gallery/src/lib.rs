@@ -22,6 +22,7 @@ mod weather_f;
 mod weather_g;
 mod weather_h;
 mod weather_i;
+mod weather_lowlevel;
 mod weather_naive;
 
 use std::{
@@ -46,15 +47,15 @@ use serde::{Deserialize, Serialize};
 use crate::airline::InMemory;
 pub use crate::airline::{Airline, Counted, PRICE};
 
-/// The gallery, ready to be wrapped. `weather_a` is written for modern clients only, and the server pushes its question
-/// to legacy clients.
+/// The gallery, ready to be wrapped. `weather_a` and `weather_lowlevel` are written for modern clients only, and the
+/// server pushes their question to legacy clients.
 pub fn rounds() -> RoundsBuilder<Gallery> {
     rounds_with(Gallery::new())
 }
 
 /// The same for a gallery that the caller has created.
 pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
-    Rounds::builder(gallery).legacy_for("weather_a", Legacy::push())
+    Rounds::builder(gallery).legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push())
 }
 
 /// One server with every tool of the gallery.
@@ -94,6 +95,7 @@ impl Gallery {
             + Self::weather_i_tools()
             + Self::weather_asked_tools()
             + Self::weather_naive_tools()
+            + Self::weather_lowlevel_tools()
     }
 
     /// All other tools that ask.

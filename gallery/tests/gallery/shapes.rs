@@ -45,7 +45,9 @@ const I: Shape =
 const ASKED: Shape = Shape { tool: "weather_asked", runs: [1, 1], asks_legacy: true, reads_uninvited: false, ..GUARD };
 const NAIVE: Shape = Shape { tool: "weather_naive", audits: [2, 1], audits_when_refused: 1, ..GUARD };
 
-pub(crate) const SHAPES: [Shape; 11] = [A, B, C, D, E, F, G, H, I, ASKED, NAIVE];
+const LOWLEVEL: Shape = Shape { tool: "weather_lowlevel", reads_uninvited: false, ..A };
+
+pub(crate) const SHAPES: [Shape; 12] = [A, B, C, D, E, F, G, H, I, ASKED, NAIVE, LOWLEVEL];
 
 impl Shape {
     pub(crate) fn call(&self) -> Value {
@@ -112,4 +114,5 @@ rows! {
     i_runs_again_with_its_effect_once_keeps_nothing_and_asks_everybody: I;
     asked_runs_once_keeps_nothing_and_asks_everybody: ASKED;
     naive_runs_again_in_plain_sight_and_has_its_effect_twice: NAIVE;
+    lowlevel_runs_again_with_its_own_state_and_asks_every_client: LOWLEVEL;
 }

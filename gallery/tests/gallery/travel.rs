@@ -105,6 +105,7 @@ async fn they_are_listed() {
                     "weather_g",
                     "weather_h",
                     "weather_i",
+                    "weather_lowlevel",
                     "weather_naive",
                 ],
             ),

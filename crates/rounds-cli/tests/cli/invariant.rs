@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::wire::Wire;
 
-const SHAPES: [&str; 11] = [
+const SHAPES: [&str; 12] = [
     "weather_a",
     "weather_b",
     "weather_c",
@@ -18,6 +18,7 @@ const SHAPES: [&str; 11] = [
     "weather_i",
     "weather_asked",
     "weather_naive",
+    "weather_lowlevel",
 ];
 
 /// Shapes that use the default for a legacy client, and ask no question.
