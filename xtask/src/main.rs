@@ -2,6 +2,7 @@
 
 mod build;
 mod counts;
+mod examples;
 mod install;
 mod interop;
 mod nginx;
@@ -17,7 +18,7 @@ mod step;
 mod upgrade;
 
 use std::{
-    env, fs, io,
+    env, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -37,6 +38,7 @@ Tasks:
   bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
   bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
+  examples          Only build and run the examples, and compare their output with examples/output
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but record the counts
   hour              Simulate an hour of 2,000 calls per second with a ledger in memory, and check its memory
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         ["bench", ref args @ ..] => bench(args),
         ["counts"] => counts(false),
         ["counts", "--write"] => counts(true),
+        ["examples"] => examples(),
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
         ["upgrade"] => upgrade().map(|steps| [redis()].into_iter().chain(steps).collect()),
@@ -102,11 +105,7 @@ fn test() -> io::Result<Vec<Step>> {
             .env("RUSTDOCFLAGS", "-D warnings"),
     ];
     let built = built()?;
-    for example in examples()? {
-        let run = format!("run --quiet -p rounds --all-features --example {example}");
-        let step = Step::cargo(format!("run the example {example}"), &run);
-        steps.push(step.already_built(built.join("examples").join(example)));
-    }
+    steps.extend(examples::steps(&root(), &built));
     let exact =
         "test --quiet -p rounds --all-features --features serde_json/arbitrary_precision --lib --test precision";
     steps.push(
@@ -123,6 +122,13 @@ fn test() -> io::Result<Vec<Step>> {
     }
     steps.extend(rmcp()?);
     steps.extend(interop::steps(&root(), &built, false));
+    Ok(steps)
+}
+
+/// The steps of `cargo xtask examples`. They are built as for the tests, so that nothing is compiled twice.
+fn examples() -> io::Result<Vec<Step>> {
+    let mut steps = vec![Step::cargo("build the examples", "build --quiet -p examples --examples --all-features")];
+    steps.extend(examples::steps(&root(), &built()?));
     Ok(steps)
 }
 
@@ -212,19 +218,6 @@ fn interop(write: bool) -> io::Result<Vec<Step>> {
     let mut steps = vec![Step::cargo("build what is paired", build)];
     steps.extend(interop::steps(&root(), &built()?, write));
     Ok(steps)
-}
-
-/// The names of the library's examples.
-fn examples() -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(root().join("crates/rounds/examples"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// The folder with cargo's build output: this program is in it, wherever the target directory is.

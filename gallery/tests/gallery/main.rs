@@ -4,7 +4,6 @@
 
 mod any_instance;
 mod book_flight;
-mod client;
 mod delete_branch;
 mod deploy;
 mod forgery;

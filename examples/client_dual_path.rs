@@ -1,5 +1,7 @@
 //! One function answers the servers of both eras: a modern server, which asks in its results, and a server of
-//! 2025-11-25, which asks over the live connection. The application's own part is `ask`, and the one call in `weather`.
+//! 2025-11-25, which asks over the live connection. `cargo run --example client_dual_path`.
+//!
+//! The application's own part is `ask`, and the one call in `weather`. The servers are the gallery, in this process.
 
 use std::{convert::Infallible, error::Error};
 
@@ -14,7 +16,7 @@ async fn ask(question: AskedQuestion) -> Result<UserAnswer, Infallible> {
     Ok(UserAnswer::Form(object!({"units": "metric"})))
 }
 
-pub(crate) async fn weather(server: impl ServerHandler) -> Result<String, Box<dyn Error>> {
+async fn weather(server: impl ServerHandler) -> Result<String, Box<dyn Error>> {
     let client = Host::new(ask).connect(beside(server)).await?;
     let call = Call::tool("weather_h", object!({"location": "Paris"}));
     match drive(&client, call, &ask, DriveLimits::default()).await? {
@@ -39,7 +41,7 @@ fn beside(server: impl ServerHandler) -> tokio::io::DuplexStream {
 }
 
 /// The gallery as a server of 2025-11-25, which does not know `server/discover`.
-pub(crate) struct Old(pub(crate) Rounds<Gallery>);
+struct Old(Rounds<Gallery>);
 
 impl ServerHandler for Old {
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {

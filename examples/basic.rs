@@ -1,7 +1,9 @@
-//! A complete weather server that asks for units. Run it with
-//! `cargo run -p rounds --features test --example quickstart`.
+//! The smallest tool that asks, with a client in memory that answers: `cargo run --example basic`.
 //!
-//! A real one would end with `server.serve(stdio()).await?`. This one talks to itself, so that you see both sides.
+//! Every handler of a multi-round call makes two moves. It asks for what it does not know, and it continues with the
+//! answer. Here both are one line: the handler waits at its `.await` while the client carries the question to its user.
+//!
+//! A real server would end with `server.serve(rounds::transport::stdio()).await?`, as `deploy_server` does.
 
 use rmcp::{
     ServerHandler,
@@ -17,6 +19,7 @@ struct Place {
     location: String,
 }
 
+// The question's form. What derives these two can be asked for.
 #[derive(Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Units {
@@ -32,7 +35,9 @@ struct Weather {
 impl Weather {
     #[tool(description = "Weather for a place")]
     async fn weather(&self, Parameters(place): Parameters<Place>, ask: Ask) -> Result<String, FlowError> {
-        let units: Units = ask.form("Which units?").await?; // a decline ends the call with a tool error
+        // The first move: the request of a modern client is answered with this question, and a sealed state.
+        let units: Units = ask.form("Which units?").await?;
+        // The second move: the client's next request has the answer. A decline would have ended the call at the `?`.
         let temperature = match units {
             Units::Metric => "22°C",
             Units::Imperial => "72°F",
