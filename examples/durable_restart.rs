@@ -20,7 +20,6 @@ use serde::Deserialize;
 use tokio::process::Command;
 
 type Client = RunningService<RoleClient, Host<DefaultsOnly>>;
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Trip {
@@ -51,7 +50,7 @@ async fn book(flow: Durable<Agency>, Trip { to }: Trip) -> Result<String, FlowEr
     Ok(format!("Booked seat {seat} to {to} for {paid}."))
 }
 
-async fn serve(keys: &str) -> Outcome<()> {
+async fn serve(keys: &str) -> Result<(), Box<dyn Error>> {
     let tool_router = ToolRouter::new().with_route(durable("book", "Books a trip", book));
     let server = Rounds::builder(Agency { tool_router }).keys(KeyRing::from_file(keys)?).audience("agency").build()?;
     server.serve(stdio()).await?.waiting().await?;
@@ -59,7 +58,7 @@ async fn serve(keys: &str) -> Outcome<()> {
 }
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
+async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(keys) = env::args().nth(1) {
         return serve(&keys).await; // the process that this one starts
     }
@@ -93,7 +92,7 @@ async fn leg(keys: &Path, send: impl AsyncFnOnce(&Client) -> Result<Sent, SendEr
     Ok(sent)
 }
 
-fn asks(sent: Sent) -> Outcome<Pending> {
+fn asks(sent: Sent) -> Result<Pending, Box<dyn Error>> {
     let Sent::Asks(pending) = sent else { return Err(format!("expected a question, got {sent:?}").into()) };
     pending.questions().iter().for_each(|question| println!("question: {}", question.message()));
     Ok(pending)
