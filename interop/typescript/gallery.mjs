@@ -9,8 +9,8 @@ const gallery = read('../flows.json');
 /** The flows of an era, one for each tool that they name. */
 export const flows = era => each(gallery.flows.filter(flow => (flow.era ?? era) === era));
 
-/** The flows of the servers that are written with the SDKs. */
-export const theirs = server => each(read('../servers.json').flows.filter(flow => (flow.server ?? server) === server));
+/** The flows of a server that is written with an SDK, or by hand. */
+export const theirs = server => each(read('../servers.json').flows.filter(flow => flow.servers.includes(server)));
 
 function each(flows) {
     return flows.flatMap(({ tools, ...flow }) => (tools ? tools.map(tool => ({ ...flow, tool })) : [flow]));

@@ -1,4 +1,5 @@
-// The TypeScript SDK's client against the server that is written with it: what our client is held to, theirs can do.
+// The TypeScript SDK's client with the server that `SERVER` names. Of `typescript`, which is written with the same SDK, it
+// shows that what our client is held to, theirs can do. `lowlevel` is ours, written by hand.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { transport } from './connect.mjs';
@@ -11,7 +12,7 @@ const client = new Client(
 );
 client.setRequestHandler('elicitation/create', user.answer);
 await client.connect(transport(StreamableHTTPClientTransport, StdioClientTransport));
-const walked = theirs('typescript');
+const walked = theirs(process.env.SERVER);
 await walk(client, user, walked);
 await client.close();
-exercised('its own server', walked);
+exercised(process.env.SERVER === 'lowlevel' ? 'a server written by hand' : 'its own server', walked);

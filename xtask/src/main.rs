@@ -214,7 +214,7 @@ fn nginx() -> Step {
 
 /// The steps of `cargo xtask interop`. The programs are built as for their tests, for the same reason.
 fn interop(write: bool) -> io::Result<Vec<Step>> {
-    let build = "test --quiet --workspace --exclude rounds-try --all-features --no-run --test cli --test server";
+    let build = "test --quiet --workspace --exclude rounds-try --all-features --no-run --test cli --test server --example deploy_lowlevel";
     let mut steps = vec![Step::cargo("build what is paired", build)];
     steps.extend(interop::steps(&root(), &built()?, write));
     Ok(steps)

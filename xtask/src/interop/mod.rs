@@ -63,6 +63,11 @@ const WARRANTS: [(Peer, &str, &str); 2] = [
     (Peer::Python, "python/server.py", "python/theirs.py"),
 ];
 
+/// The clients that walk through `examples/deploy_lowlevel.rs`, a server that is written by hand and sealed by `Rounds`, with
+/// the script.
+const LOWLEVEL: [(Peer, &str); 3] =
+    [(Peer::TypeScript, "typescript/theirs.mjs"), (Peer::Python, "python/theirs.py"), (Peer::Rmcp, "walk")];
+
 /// Far longer than a peer takes, which is a few seconds.
 const LIMIT: Duration = Duration::from_secs(90);
 
@@ -97,6 +102,13 @@ pub(crate) fn steps(root: &Path, built: &Path, write: bool) -> Vec<Step> {
         let (name, revision) = (peer.name(Side::Client), era.revision());
         let doing = format!("let {name} walk through the gallery over {transport} in {revision} ({script})");
         step(doing, Box::new(move |interop| interop.walk(peer, era, transport, script)));
+    }
+    for (peer, script) in LOWLEVEL {
+        for transport in [Transport::Http, Transport::Stdio] {
+            let doing =
+                format!("let {} walk through a server written by hand over {transport}", peer.name(Side::Client));
+            step(doing, Box::new(move |interop| interop.walk_lowlevel(peer, transport, script)));
+        }
     }
     for (peer, server, script) in WARRANTS {
         for transport in [Transport::Http, Transport::Stdio] {
@@ -175,6 +187,21 @@ impl Interop {
         self.row((peer, Side::Client), era.revision(), transport.name(), exercised, "pass".to_owned())
     }
 
+    /// Lets a client walk through the server that is written by hand.
+    fn walk_lowlevel(&self, peer: Peer, transport: Transport, script: &str) -> Result<(), String> {
+        let mut server = Command::new(self.built.join("examples/deploy_lowlevel"));
+        if transport == Transport::Http {
+            server.arg("--http");
+        }
+        let mut client = peer.command(self, script);
+        if peer == Peer::Rmcp {
+            client.arg("lowlevel");
+        }
+        client.env("SERVER", "lowlevel");
+        let exercised = self.pair(client, Era::Modern, transport, server)?;
+        self.row((peer, Side::Client), Era::Modern.revision(), transport.name(), exercised, "pass".to_owned())
+    }
+
     /// Lets our client walk through a server that is written with an SDK. It has to detect the server's era itself.
     fn visit(&self, peer: Peer, era: Era, transport: Transport, server: &str) -> Result<(), String> {
         let mut client = Command::new(self.built.join("walk"));
@@ -187,7 +214,9 @@ impl Interop {
     /// that a failure of our client is our client's fault.
     fn warrant(&self, peer: Peer, transport: Transport, server: &str, script: &str) -> Result<(), String> {
         let server = self.theirs(peer, transport, server);
-        println!("{}", self.pair(peer.command(self, script), Era::Modern, transport, server)?);
+        let mut client = peer.command(self, script);
+        client.env("SERVER", peer.language());
+        println!("{}", self.pair(client, Era::Modern, transport, server)?);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The peers: their names, their versions, and how they are started.
 
-use std::{fmt, process::Command};
+use std::{fmt, fs, path::Path, process::Command};
 
 use super::Interop;
 
@@ -12,6 +12,7 @@ pub(super) enum Peer {
     Python,
     PythonLegacy,
     Mcpdo,
+    Rmcp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,7 @@ impl Peer {
             (Self::Python | Self::PythonLegacy, Side::Client) => "the Python SDK's client",
             (Self::Python | Self::PythonLegacy, Side::Server) => "the Python SDK's server",
             (Self::Mcpdo, _) => "mcpdo, of the Inspector",
+            (Self::Rmcp, _) => "rmcp's client",
         }
     }
 
@@ -63,21 +65,31 @@ impl Peer {
             Self::TypeScriptLegacy => interop.npm.version("sdk-legacy"),
             Self::Mcpdo => interop.npm.version("@modelcontextprotocol/inspector"),
             Self::Python => interop.venvs()[0].version("mcp"),
+            Self::Rmcp => locked(&interop.folder.join("../Cargo.lock"), "rmcp"),
             Self::PythonLegacy => interop.venvs()[1].version("mcp"),
         }
     }
 
-    /// A script of ours, run with the packages that are installed for the peer.
+    /// A script of ours, run with the packages that are installed for the peer. For rmcp it is a program of ours.
     pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
         let [modern, legacy] = interop.venvs();
         let mut command = match self {
             Self::Suite | Self::TypeScript | Self::TypeScriptLegacy | Self::Mcpdo => interop.npm.node(),
             Self::Python => modern.python(),
             Self::PythonLegacy => legacy.python(),
+            Self::Rmcp => return Command::new(interop.built.join(script)),
         };
         command.arg(interop.folder.join(script));
         command
     }
+}
+
+/// The version of a package in a lock file of cargo.
+fn locked(file: &Path, package: &str) -> Result<String, String> {
+    let lock = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let entry = lock.split_once(&format!("\nname = \"{package}\"\nversion = \""));
+    let version = entry.and_then(|(_, rest)| Some(rest.split_once('"')?.0.to_owned()));
+    version.ok_or_else(|| format!("{} does not have {package}", file.display()))
 }
 
 impl Era {

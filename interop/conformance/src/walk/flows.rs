@@ -1,4 +1,4 @@
-//! The flows of the servers that are written with the SDKs, as `interop/servers.json` lists them.
+//! The flows of the servers that are written with the SDKs or by hand, as `interop/servers.json` lists them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,7 +14,7 @@ struct Listed {
 struct Entry {
     tools: Vec<String>,
     era: Option<String>,
-    server: Option<String>,
+    servers: Vec<String>,
     #[serde(flatten)]
     flow: Flow,
 }
@@ -49,8 +49,8 @@ pub(crate) struct Said {
 pub(crate) fn flows(server: &str, era: &str) -> Result<Vec<Flow>, serde_json::Error> {
     let listed: Listed = serde_json::from_str(include_str!("../../../servers.json"))?;
     let mut flows = Vec::new();
-    for Entry { tools, era: of_era, server: of_server, flow } in listed.flows {
-        if of_era.is_none_or(|of| of == era) && of_server.is_none_or(|of| of == server) {
+    for Entry { tools, era: of_era, servers, flow } in listed.flows {
+        if of_era.is_none_or(|of| of == era) && servers.iter().any(|of| of == server) {
             flows.extend(tools.into_iter().map(|tool| Flow { tool, ..flow.clone() }));
         }
     }

@@ -1,7 +1,7 @@
-//! Our client with a server that is written with another SDK: every flow of `interop/servers.json`.
+//! Our client with a server that is written with another SDK, or by hand: every flow of `interop/servers.json`.
 //!
-//! Its arguments are the SDK, the era and the address of the server: `typescript` or `python`; `modern` or `legacy`;
-//! and then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
+//! Its arguments are the server, the era and its address: `typescript`, `python` or `lowlevel`; `modern` or `legacy`; and
+//! then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
 
 mod flows;
 mod person;
@@ -32,7 +32,7 @@ type Client = RunningService<RoleClient, Host<Arc<Person>>>;
 async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = env::args().skip(1).collect();
     let [server, era, transport, first, rest @ ..] = &args[..] else {
-        return Err("usage: typescript|python modern|legacy http URL|stdio PROGRAM ARGUMENT...".into());
+        return Err("usage: typescript|python|lowlevel modern|legacy http URL|stdio PROGRAM ARGUMENT...".into());
     };
     let person = Arc::<Person>::default();
     let (client, process) = connect(person.clone(), transport, first, rest).await?;
