@@ -53,7 +53,7 @@ async fn deploy(flow: Durable<Deploy>, Deployment { env }: Deployment) -> Result
     if !flow.confirm(format!("Deploy to {env}?")).await? {
         return Ok(format!("deployment to {env} cancelled"));
     }
-    flow.once("deploy", async |server, key| server.start(&env, &key).await).await?;
+    flow.once("deploy", async |server, key| server.start(&env, key).await).await?;
     Ok(format!("deployed to {env}"))
 }
 

@@ -30,7 +30,6 @@ const SHAPES: &[(&str, &str)] = &[
     ("weather_i", "durable"),
     ("weather_asked", "declared"),
     ("weather_naive", "guard, naive"),
-    ("weather_lowlevel", "by hand"),
 ];
 
 /// Plays all scenes and returns the story.
