@@ -24,9 +24,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     match Host::new(ask).modern_only().connect(beside(Old)).await {
-        Ok(_) => Err("a server of 2025-11-25 was accepted".into()),
-        Err(error) => Ok(println!("refused: {error}")),
+        Ok(_) => return Err("a server of 2025-11-25 was accepted".into()),
+        Err(error) => println!("refused: {error}"),
     }
+    Ok(())
 }
 
 /// A connection to a server that runs in this process.
