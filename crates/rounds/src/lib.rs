@@ -156,7 +156,10 @@ pub mod format {
 /// Keys, and the inspection of tokens.
 #[cfg(feature = "server")]
 pub mod keys {
-    pub use crate::server::seal::{Digest, KeyError, OpenedToken};
+    pub use crate::server::{
+        ChangeKeysError,
+        seal::{Digest, KeyError, OpenedToken},
+    };
 }
 
 /// Events: what happens in a flow, station by station.
@@ -185,7 +188,12 @@ pub mod prompt {
 /// The register: the flows that a server knows.
 #[cfg(feature = "server")]
 pub mod register {
-    pub use crate::server::ledger::register::*;
+    pub use crate::server::{
+        engine::register::details::{FlowDetails, FlowEffect, FlowRound},
+        flows::{FlowQuery, Flows, FlowsError},
+        ledger::register::*,
+        seal::NotAFlowId,
+    };
 }
 
 /// Transport of a leg to the instance where its handler waits.

@@ -14,21 +14,27 @@ use super::{
         core::{Core, Entropy, Keys},
         frames::Frames,
         handlers::Handlers,
+        register::Registering,
         relay::{Inbox, Relay},
         route::Routes,
     },
+    flows::FlowsError,
     ledger::{Ledger, MemoryLedger},
     policy::{
         legacy::Legacy,
+        lifetimes::{LONGEST, Lifetimes},
         limits::Limits,
         observe::{Observe, RefusalLog},
         principal::Identify,
         targets::Targets,
     },
     rounds::Rounds,
-    seal::{Format, KeyRing},
+    seal::{FlowId, Format, KeyRing},
 };
 use crate::shared::clock::Clock;
+
+/// How long the record of an ended flow is kept by default.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Configures a [`Rounds`]. Made by [`Rounds::builder`].
 pub struct RoundsBuilder<H> {
@@ -37,12 +43,12 @@ pub struct RoundsBuilder<H> {
     pub(super) audience: Option<String>,
     pub(super) identify: Box<dyn Identify>,
     pub(super) identifies: bool,
-    pub(super) round_lifetime: Duration,
-    pub(super) flow_deadline: Duration,
+    pub(super) lifetimes: Lifetimes,
     pub(super) limits: Limits,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) ledger: Option<Arc<dyn Ledger>>,
     pub(super) spill: bool,
+    pub(super) register: Option<Duration>,
     pub(super) relay: Option<Arc<dyn Relay>>,
     pub(super) legacy: Legacy,
     pub(super) legacy_for: HashMap<String, Legacy>,
@@ -131,7 +137,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// Sets how long the user has to answer a round: ten minutes by default. A handler that waits longer is dropped. If
     /// its question was pushed, it gets [`FlowError::NotInTime`](crate::FlowError::NotInTime) instead.
     pub fn round_lifetime(mut self, lifetime: Duration) -> Self {
-        self.round_lifetime = lifetime;
+        self.lifetimes.round = lifetime;
         self
     }
 
@@ -142,7 +148,24 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// a leg that asks nothing more is not interrupted. A handler that has waited, with an [`Ask`](crate::Ask) or for a
     /// client of the legacy era, is dropped at the deadline; an effect in a `once` still runs to its end.
     pub fn flow_deadline(mut self, deadline: Duration) -> Self {
-        self.flow_deadline = deadline;
+        self.lifetimes.flow = deadline;
+        self
+    }
+
+    /// Sets [`round_lifetime`](Self::round_lifetime) for one tool, prompt or resource: up to 30 days.
+    ///
+    /// A handler with an [`Ask`](crate::Ask) waits in memory for that long. One with a [`Durable`](crate::Durable) keeps
+    /// nothing in memory, and is the shape for questions that take days. Its keys have to last as long: see
+    /// [`KeyRing`].
+    pub fn round_lifetime_for(mut self, target: impl Into<String>, lifetime: Duration) -> Self {
+        self.lifetimes.of_targets.entry(target.into()).or_default().round = Some(lifetime);
+        self
+    }
+
+    /// Sets [`flow_deadline`](Self::flow_deadline) for one tool, prompt or resource: up to 30 days. A round never lasts
+    /// longer than its flow.
+    pub fn flow_deadline_for(mut self, target: impl Into<String>, deadline: Duration) -> Self {
+        self.lifetimes.of_targets.entry(target.into()).or_default().flow = Some(deadline);
         self
     }
 
@@ -175,6 +198,22 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// changed there, the flow ends with the frozen error.
     pub fn spill(mut self) -> Self {
         self.spill = true;
+        self
+    }
+
+    /// Keeps a record of every flow that asks, in the [`ledger`](Self::ledger): see [`Rounds::flows`]. By default
+    /// no record is kept.
+    ///
+    /// A record changes in the same step as the flow's claims. A first leg that asks takes one step of the ledger more,
+    /// and later legs take none more. The ledger has to keep [a register](Ledger::register); a [`MemoryLedger`] does.
+    pub fn register(mut self) -> Self {
+        self.register.get_or_insert(DAY);
+        self
+    }
+
+    /// Keeps a register, and sets how long the record of a flow is kept after the flow has ended: 24 hours by default.
+    pub fn register_for(mut self, retention: Duration) -> Self {
+        self.register = Some(retention);
         self
     }
 
@@ -247,8 +286,6 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// [`BuildError`] if the settings contradict each other; its message says what to do.
     pub fn build(mut self) -> Result<Rounds<H>, BuildError> {
         let positive = [
-            ("round lifetime", !self.round_lifetime.is_zero()),
-            ("flow deadline", !self.flow_deadline.is_zero()),
             ("limit of rounds", self.limits.rounds > 0),
             ("limit of questions", self.limits.questions > 0),
             ("limit of token bytes", self.limits.token_bytes > 0),
@@ -262,8 +299,12 @@ impl<H: ServerHandler> RoundsBuilder<H> {
                 self.legacies().all(|legacy| legacy.pushes().is_none_or(|(_, time)| !time.is_zero())),
             ),
         ];
-        if let Some((what, _)) = positive.into_iter().find(|(_, positive)| !positive) {
+        let lifetimes = self.lifetimes.all().map(|(what, time)| (what, !time.is_zero()));
+        if let Some((what, _)) = lifetimes.chain(positive).find(|(_, positive)| !positive) {
             return Err(BuildError::Zero { what });
+        }
+        if let Some((what, _)) = self.lifetimes.all().find(|(_, time)| *time > LONGEST) {
+            return Err(BuildError::TooLong { what });
         }
         if self.spill && self.ledger.is_none() {
             return Err(BuildError::SpillWithoutLedger);
@@ -274,6 +315,18 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if self.relay.is_some() && self.ledger.is_none() {
             return Err(BuildError::RelayWithoutLedger);
         }
+        let ledger = self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
+        if self.register.is_some() && ledger.register().is_none() {
+            return Err(BuildError::NoRegister);
+        }
+        let instance = match &self.relay {
+            Some(relay) => relay.here().to_owned(),
+            None => {
+                let mut id = [0; 16];
+                (self.entropy)(&mut id);
+                FlowId::from_bytes(id).to_string()
+            }
+        };
         self.limits.spills = self.spill;
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
@@ -281,11 +334,11 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             audience: self.audience,
             identify: self.identify,
             identifies: AtomicBool::new(self.identifies),
-            round_lifetime: self.round_lifetime,
-            flow_deadline: self.flow_deadline,
+            lifetimes: self.lifetimes,
             limits: self.limits,
             clock: self.clock,
-            ledger: self.ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new())),
+            ledger,
+            registering: self.register.map(|retention| Registering::new(retention, instance)),
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
@@ -344,10 +397,48 @@ pub enum BuildError {
     /// A relay was set with the default ledger, which no other instance can read.
     #[error("a relay needs a ledger that the instances share: add `.ledger(..)` with the ledger that all of them use")]
     RelayWithoutLedger,
+    /// The server should keep a register, and its ledger keeps none.
+    #[error(
+        "the ledger keeps no register: use a ledger that does, such as `MemoryLedger` or that of `rounds-redis`, or leave \
+         `.register()` out"
+    )]
+    NoRegister,
+    /// A key should be removed from a server with a register, and it was not checked whether open flows use it.
+    #[error("a key was removed that open flows may use: call `change_keys`, which counts them, instead of `set_keys`")]
+    UncheckedKeys,
+    /// A lifetime is longer than 30 days.
+    #[error(
+        "the {what} is longer than 30 days, and keys and stores do not keep flows for longer: set it to 30 days or less"
+    )]
+    TooLong {
+        /// The name of the setting.
+        what: &'static str,
+    },
     /// A setting is zero that must not be.
     #[error("the {what} is zero, so no question could ever be answered: set it above zero")]
     Zero {
         /// The name of the setting.
         what: &'static str,
     },
+}
+
+/// Why the keys of a running server were not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeKeysError {
+    /// Open flows use a key that the new ring does not have.
+    #[error(
+        "{flows} open flows use a key that the new ring does not have, and could not continue without it: keep the key until \
+         they have ended, or cancel them"
+    )]
+    InUse {
+        /// The number of those flows.
+        flows: u64,
+    },
+    /// The register could not be asked.
+    #[error("the flows that use the removed keys could not be counted, so the keys stay as they were")]
+    Flows(#[from] FlowsError),
+    /// The ring does not suit the server.
+    #[error(transparent)]
+    Build(#[from] BuildError),
 }

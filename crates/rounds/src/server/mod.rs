@@ -2,6 +2,7 @@
 
 mod builder;
 pub(crate) mod engine;
+pub(crate) mod flows;
 pub(crate) mod form;
 mod handler;
 #[cfg(feature = "http")]
@@ -15,5 +16,5 @@ pub(crate) mod shape;
 mod streamable_http;
 pub mod transport;
 
-pub use builder::{BuildError, RoundsBuilder};
+pub use builder::{BuildError, ChangeKeysError, RoundsBuilder};
 pub use rounds::Rounds;

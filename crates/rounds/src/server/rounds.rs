@@ -10,12 +10,13 @@ use std::{
 use rmcp::ServerHandler;
 
 use super::{
-    builder::{BuildError, RoundsBuilder},
+    builder::{BuildError, ChangeKeysError, RoundsBuilder},
     engine::{
         core::{Core, Keys},
         handlers::Handlers,
     },
-    policy::{legacy::Legacy, limits::Limits, principal::Principal},
+    flows::Flows,
+    policy::{legacy::Legacy, lifetimes::Lifetimes, limits::Limits, principal::Principal},
     seal::{Format, KeyRing},
 };
 use crate::shared::clock::SystemClock;
@@ -67,12 +68,16 @@ impl<H: ServerHandler> Rounds<H> {
             audience: None,
             identify: Box::new(Principal::from_request),
             identifies: false,
-            round_lifetime: Duration::from_secs(10 * 60),
-            flow_deadline: Duration::from_secs(60 * 60),
+            lifetimes: Lifetimes {
+                round: Duration::from_secs(10 * 60),
+                flow: Duration::from_secs(60 * 60),
+                of_targets: HashMap::new(),
+            },
             limits: Limits::default(),
             clock: Arc::new(SystemClock),
             ledger: None,
             spill: false,
+            register: None,
             relay: None,
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
@@ -139,6 +144,13 @@ impl<H: ServerHandler> Rounds<H> {
         Some(self.core.now().since(self.core.frames.oldest_wait()?))
     }
 
+    /// The flows that this server knows: [`list`](Flows::list), [`get`](Flows::get), [`cancel`](Flows::cancel),
+    /// [`watch`](Flows::watch). Its methods fail with [`FlowsError::Off`](super::flows::FlowsError::Off) unless the server keeps
+    /// [a register](RoundsBuilder::register).
+    pub fn flows(&self) -> Flows {
+        Flows::of(&self.core)
+    }
+
     #[cfg(feature = "test")]
     pub(crate) fn parts(&self) -> (&Arc<H>, &Arc<Core>) {
         (self.handlers.first(), &self.core)
@@ -155,14 +167,53 @@ impl<H: ServerHandler> Rounds<H> {
     ///
     /// [`BuildError::NoAudience`] if the server was built without an audience, and so with an ephemeral ring: a shared
     /// ring needs one. [`BuildError::RelayWithoutKeys`] for an ephemeral ring in a server with a relay, because the
-    /// other instances do not have it.
+    /// other instances do not have it. [`BuildError::UncheckedKeys`] if the server keeps a
+    /// [register](RoundsBuilder::register) and the new ring lacks a key of the old one: open flows may use it, and
+    /// [`change_keys`](Self::change_keys) counts them.
     pub fn set_keys(&self, keys: &KeyRing) -> Result<(), BuildError> {
+        let derived = self.derive(keys)?;
+        if self.core.registering.is_some() && self.removes_key(&derived) {
+            return Err(BuildError::UncheckedKeys);
+        }
+        self.replace_keys(derived);
+        Ok(())
+    }
+
+    /// Replaces the keys of the running server as [`set_keys`](Self::set_keys) does, if no open flow in the
+    /// [register](RoundsBuilder::register) uses a key that the new ring does not have. Without a register it is the
+    /// same as `set_keys`.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeKeysError::InUse`] with the number of those flows; the keys stay as they were.
+    /// [`ChangeKeysError::Flows`] if the store is unavailable, [`ChangeKeysError::Build`] as for `set_keys`.
+    pub async fn change_keys(&self, keys: &KeyRing) -> Result<(), ChangeKeysError> {
+        let derived = self.derive(keys)?;
+        if self.core.registering.is_some() && self.removes_key(&derived) {
+            let flows = self.flows().without_key_in(&derived.records()).await?;
+            if flows > 0 {
+                return Err(ChangeKeysError::InUse { flows });
+            }
+        }
+        self.replace_keys(derived);
+        Ok(())
+    }
+
+    fn derive(&self, keys: &KeyRing) -> Result<Keys, BuildError> {
         if self.core.relay.is_some() && keys.is_ephemeral() {
             return Err(BuildError::RelayWithoutKeys);
         }
-        let derived = Keys::derive(keys, self.core.audience.as_deref()).ok_or(BuildError::NoAudience)?;
-        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = derived;
-        Ok(())
+        Keys::derive(keys, self.core.audience.as_deref()).ok_or(BuildError::NoAudience)
+    }
+
+    /// Whether a key that opens records now does not open them with these.
+    fn removes_key(&self, keys: &Keys) -> bool {
+        let (old, new) = (self.core.record_keys(), keys.records());
+        old.all().iter().any(|key| new.find(key.id).is_none())
+    }
+
+    fn replace_keys(&self, keys: Keys) {
+        *self.core.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 }
 

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::core::Core;
+use super::{core::Core, register::Recording};
 use crate::{
     server::{
-        ledger::{ClaimId, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Spill},
+        ledger::{ClaimId, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Spill, register::FlowChange},
         policy::error::FlowError,
         seal::Digest,
     },
@@ -23,6 +23,8 @@ pub(super) enum Acquired {
     Done(Option<Vec<u8>>),
     AnsweredOtherwise,
     Dead,
+    /// The flow was cancelled.
+    FlowCancelled,
     /// An equal run still holds it after the longest wait.
     StillRunning,
     /// The leg was cancelled while it waited.
@@ -36,6 +38,7 @@ pub(super) async fn acquire(
     core: &Arc<Core>,
     id: ClaimId,
     mut request: ClaimRequest,
+    recording: Option<Box<Recording>>,
     leg_token: Option<&CancellationToken>,
     round: Option<OwnRound>,
     mut waits: impl FnMut(),
@@ -46,13 +49,16 @@ pub(super) async fn acquire(
         if let Some(round) = round {
             round.check(core, request.keep.now).await?;
         }
-        let running = match core.claim(id, request).await.map_err(FlowError::retry)? {
+        let now = request.keep.now;
+        let change = recording.as_ref().map(|recording| recording.claimed(now, now + request.lease));
+        let running = match core.claim(id, request, change).await.map_err(FlowError::retry)? {
             Claimed::Fresh { fence, spilled } => {
-                return Ok(Acquired::Held(ClaimGuard::new(core, id, fence, &request), spilled));
+                return Ok(Acquired::Held(ClaimGuard::new(core, id, fence, &request, recording), spilled));
             }
             Claimed::Done(outcome) => return Ok(Acquired::Done(outcome)),
             Claimed::AnsweredOtherwise => return Ok(Acquired::AnsweredOtherwise),
-            Claimed::Dead | Claimed::Cancelled => return Ok(Acquired::Dead),
+            Claimed::Dead => return Ok(Acquired::Dead),
+            Claimed::Cancelled => return Ok(Acquired::FlowCancelled),
             Claimed::Running(running) => running,
         };
         waits();
@@ -117,12 +123,24 @@ pub(super) struct ClaimGuard {
     fence: Option<Fence>,
     owner_lost: OwnerLost,
     answers: Digest,
+    /// What the register knows of it.
+    recording: Option<Box<Recording>>,
 }
 
 impl ClaimGuard {
-    pub(super) fn new(core: &Arc<Core>, id: ClaimId, fence: Fence, request: &ClaimRequest) -> Self {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        id: ClaimId,
+        fence: Fence,
+        request: &ClaimRequest,
+        recording: Option<Box<Recording>>,
+    ) -> Self {
         let (core, fence) = (core.clone(), Some(fence));
-        Self { core, id, fence, owner_lost: request.orphan, answers: request.answers }
+        Self { core, id, fence, owner_lost: request.orphan, answers: request.answers, recording }
+    }
+
+    pub(super) fn recording(&self) -> Option<&Recording> {
+        self.recording.as_deref()
     }
 
     /// The fence that this run holds the claim under.
@@ -148,7 +166,8 @@ impl ClaimGuard {
 
     /// Releases the claim, unless an equal leg waits for the outcome. Returns whether one does.
     pub(super) async fn release_unless_awaited(&self) -> bool {
-        self.core.ledger.release(self.id, self.fence(), self.owner_lost, true).await.unwrap_or(false)
+        let recording = self.recording.as_deref();
+        self.core.release(self.id, self.fence(), self.owner_lost, true, recording).await.unwrap_or(false)
     }
 
     /// Releases the claim, as if its owner had been lost.
@@ -165,7 +184,7 @@ impl ClaimGuard {
     async fn release_as(mut self, owner_lost: OwnerLost) {
         let Some(fence) = self.fence.take() else { return };
         // If the ledger is away, it may release the claim later, and otherwise the lease lapses.
-        drop(self.core.ledger.release(self.id, fence, owner_lost, false).await);
+        drop(self.core.release(self.id, fence, owner_lost, false, self.recording.as_deref()).await);
     }
 
     /// Records the outcome. False when another run has taken the claim over.
@@ -176,8 +195,9 @@ impl ClaimGuard {
         outcome: Option<Vec<u8>>,
         spill: Option<Spill>,
         spent: Vec<ClaimId>,
+        change: Option<Box<FlowChange>>,
     ) -> Result<bool, LedgerError> {
-        let settled = self.core.settle(self.id, self.fence(), self.answers, outcome, spill, spent).await;
+        let settled = self.core.settle(self.id, self.fence(), self.answers, outcome, spill, spent, change).await;
         if settled.is_ok() {
             self.fence = None;
         }
@@ -193,8 +213,8 @@ impl ClaimGuard {
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
         let (Some(fence), Ok(runtime)) = (self.fence.take(), Handle::try_current()) else { return };
-        let (core, id, owner_lost) = (self.core.clone(), self.id, self.owner_lost);
-        runtime.spawn(async move { core.ledger.release(id, fence, owner_lost, false).await });
+        let (core, id, owner_lost, recording) = (self.core.clone(), self.id, self.owner_lost, self.recording.take());
+        runtime.spawn(async move { core.release(id, fence, owner_lost, false, recording.as_deref()).await });
     }
 }
 

@@ -1,16 +1,13 @@
 //! [`Core`]: what all clones of a server share.
 
-use std::{
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::{frames::Frames, relay::Relay, route::Routes, texts::RecentTexts};
+use super::{frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
@@ -19,6 +16,7 @@ use crate::{
         policy::{
             error::FlowError,
             legacy::Legacy,
+            lifetimes::Lifetimes,
             limits::Limits,
             observe::{Event, Observe, RefusalLog, Tracing},
             principal::{Identify, Principal},
@@ -54,6 +52,13 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// The keys of records.
+    pub(crate) fn records(&self) -> Arc<DerivedRing> {
+        self.record.clone()
+    }
+}
+
 /// Fills a slice with unpredictable bytes.
 pub(crate) type Entropy = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
@@ -64,11 +69,12 @@ pub(crate) struct Core {
     pub(crate) identify: Box<dyn Identify>,
     /// Whether principals are told apart here: it was set up, or there was one.
     pub(crate) identifies: AtomicBool,
-    pub(crate) round_lifetime: Duration,
-    pub(crate) flow_deadline: Duration,
+    pub(crate) lifetimes: Lifetimes,
     pub(crate) limits: Limits,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: Arc<dyn Ledger>,
+    /// Present if the server keeps a register.
+    pub(crate) registering: Option<Registering>,
     pub(crate) relay: Option<Arc<dyn Relay>>,
     pub(crate) routes: Routes,
     pub(crate) legacy: Legacy,

@@ -166,6 +166,11 @@ impl Effects {
         spent.map(|(_, id)| *id).collect()
     }
 
+    /// The names of the effects that this leg has claimed.
+    pub(crate) fn claimed_names(&self) -> Vec<String> {
+        self.known().claimed.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -302,7 +307,7 @@ impl View {
         self.frame.onces.known().claimed.push((name.to_owned(), id));
         let Answered { span, fence } = answered;
         let round = OwnRound { id: self.round.claim(), fence, expires_at: span.expires_at };
-        match claim::acquire(core, id, request, None, Some(round), || ()).await? {
+        match claim::acquire(core, id, request, None, None, Some(round), || ()).await? {
             Acquired::Held(claim, _) => Ok(Turn::Run(Some(claim))),
             Acquired::Done(Some(value)) => Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
             Acquired::StillRunning => Err(FlowError::retry("an effect of this call is still under way")),
@@ -321,7 +326,7 @@ impl View {
         if let Some(mut claim) = claim {
             let (kept, name) = (json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes()), name.to_owned());
             begun(async move {
-                if let Err(error) = claim.settle(kept, None, vec![]).await {
+                if let Err(error) = claim.settle(kept, None, vec![], None).await {
                     tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
                     claim.forget();
                 }

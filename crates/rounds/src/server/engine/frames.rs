@@ -41,6 +41,17 @@ impl Frames {
         self.parked().frames.get(&flow).cloned()
     }
 
+    /// The frames of the flow that a register knows by this id.
+    pub(crate) fn of_record(&self, id: FlowId) -> Vec<Arc<Frame>> {
+        let parked = self.parked();
+        parked.frames.iter().filter(|(flow, _)| flow.in_ledger() == id).map(|(_, frame)| frame.clone()).collect()
+    }
+
+    /// The ids by which a register knows the flows of all frames.
+    pub(crate) fn in_records(&self) -> Vec<FlowId> {
+        self.parked().frames.keys().map(|flow| flow.in_ledger()).collect()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.parked().frames.len()

@@ -14,6 +14,7 @@ pub(crate) mod legacy;
 pub(crate) mod link;
 mod poll;
 mod records;
+pub(crate) mod register;
 pub(crate) mod relay;
 mod reply;
 pub(crate) mod route;

@@ -28,6 +28,11 @@ impl Reply {
         Some(kept)
     }
 
+    /// The JSON of a result or error.
+    pub(super) fn json(kept: &[u8]) -> Option<&str> {
+        str::from_utf8(kept.get(1..)?).ok()
+    }
+
     pub(super) fn decode<R: Response>(kept: &[u8]) -> Option<Result<R, ErrorData>> {
         match kept.split_first()? {
             (&Self::RESULT, json) => Some(Ok(R::from_json(json).ok()?)),

@@ -41,7 +41,7 @@ pub struct Sessions {
 impl Sessions {
     pub(crate) fn of(core: &Arc<Core>) -> Self {
         let mut local = LocalSessionManager::default();
-        local.session_config.keep_alive = Some(core.flow_deadline.saturating_add(GRACE));
+        local.session_config.keep_alive = Some(core.lifetimes.flow.saturating_add(GRACE));
         // No client asks for the cached response of a cancelled request, and there could be any number of them.
         local.session_config.completed_cache_ttl = Duration::ZERO;
         Self { local: Arc::new(local), core: core.clone() }

@@ -107,7 +107,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
     /// The [register](register::Register) that this ledger keeps beside its claims, if it keeps one. By default it keeps
-    /// none, and a server that needs one fails to build.
+    /// none, and a server that needs one [fails to build](crate::BuildError::NoRegister).
     fn register(&self) -> Option<&dyn register::Register> {
         None
     }

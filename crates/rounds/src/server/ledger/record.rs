@@ -5,7 +5,7 @@
 
 use super::{ClaimId, ClaimKind};
 use crate::server::seal::{
-    Digest,
+    Digest, FlowId,
     cipher::{self, Nonce, Unopened},
     ring::{DerivedRing, KeyId},
 };
@@ -17,6 +17,8 @@ pub(crate) enum Place {
     Outcome(ClaimId, Digest),
     /// The state that a round begins with, if it was too large for its token.
     Spill(ClaimId),
+    /// A part of the flow's record, by its number.
+    Part(FlowId, u32),
 }
 
 impl Place {
@@ -33,6 +35,7 @@ impl Place {
         let (tag, id, answers) = match self {
             Self::Outcome(id, answers) => (b'o', id, Some(answers)),
             Self::Spill(id) => (b's', id, None),
+            Self::Part(flow, number) => (b'p', ClaimId { flow, what: ClaimKind::Round(number) }, None),
         };
         let mut context = Vec::with_capacity(128);
         context.extend(b"rounds/record/1\0");
@@ -81,6 +84,9 @@ mod tests {
             Place::Spill(round(one, 1)),
             Place::Spill(round(one, 2)),
             Place::Spill(round(other, 1)),
+            Place::Part(one, 1),
+            Place::Part(one, 2),
+            Place::Part(other, 1),
         ];
         let ring = ring(&[1]);
         for (i, here) in places.iter().enumerate() {

@@ -61,6 +61,9 @@ pub struct Limits {
     /// Size of a reply that is kept for retries, in bytes: 256 KiB. A larger reply is sent and not kept: a retry of its
     /// leg gets the frozen error.
     pub reply_bytes: usize,
+    /// Size of what one leg adds to the sealed part of its flow's [record](crate::RoundsBuilder::register), in bytes: 64
+    /// KiB. A record says how many bytes were left out because they are more.
+    pub record_bytes: usize,
     /// How long a leg waits for an equal leg that is running: 30 seconds.
     pub wait: Duration,
     /// Lease duration: how long the owner of a claim may go without renewing it before another leg may take it over: 30
@@ -94,6 +97,7 @@ impl Default for Limits {
             spill_bytes: 1024 * 1024,
             spills: false,
             reply_bytes: 256 * 1024,
+            record_bytes: 64 * 1024,
             wait: Duration::from_secs(30),
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(5),
@@ -177,6 +181,12 @@ impl Limits {
     /// Sets the limit of a reply that is kept for retries.
     pub fn with_reply_bytes(mut self, bytes: usize) -> Self {
         self.reply_bytes = bytes;
+        self
+    }
+
+    /// Sets the limit of what one leg adds to the record of its flow.
+    pub fn with_record_bytes(mut self, bytes: usize) -> Self {
+        self.record_bytes = bytes;
         self
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod error;
 pub(crate) mod failure;
 pub(crate) mod gate;
 pub(crate) mod legacy;
+pub(crate) mod lifetimes;
 pub(crate) mod limits;
 pub(crate) mod notes;
 pub(crate) mod observe;

@@ -1,6 +1,6 @@
 //! The envelope: the contents of a token, and everything it is bound to.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) use crate::shared::kind::{Method, QuestionKind};
 const VERSION: u8 = 2;
 
 /// How far ahead of ours the clock of the instance that issued a token may be.
-const CLOCK_SKEW: Duration = Duration::from_secs(60);
+pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// The id of a flow: 128 random bits, the same for all of its rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +43,23 @@ impl fmt::Display for FlowId {
         write_hex(&self.0, f)
     }
 }
+
+impl FromStr for FlowId {
+    type Err = NotAFlowId;
+
+    fn from_str(text: &str) -> Result<Self, NotAFlowId> {
+        let digits = text.as_bytes();
+        if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(NotAFlowId);
+        }
+        u128::from_str_radix(text, 16).map(|id| Self(id.to_be_bytes())).map_err(|_| NotAFlowId)
+    }
+}
+
+/// A text that is not the id of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the id of a flow: it has 32 hexadecimal digits")]
+pub struct NotAFlowId;
 
 impl fmt::Debug for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

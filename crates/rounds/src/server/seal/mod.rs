@@ -19,7 +19,7 @@ pub(crate) mod ring;
 pub(crate) mod token;
 
 pub use digest::Digest;
-pub use envelope::FlowId;
+pub use envelope::{FlowId, NotAFlowId};
 pub use format::Format;
 pub use inspect::OpenedToken;
 pub use refusal::Refusal;

@@ -65,6 +65,9 @@ pub enum Refusal {
     /// The flow has ended and cannot be resumed.
     #[error("the flow has ended and cannot be resumed")]
     Dead,
+    /// The flow was cancelled.
+    #[error("the flow was cancelled")]
+    Cancelled,
     /// The handler that was waiting is gone: its process was restarted, its round or flow expired, or it waits on
     /// another instance.
     #[error("the handler that was waiting for this answer is gone")]

@@ -248,6 +248,11 @@ impl DerivedRing {
         &self.keys[0]
     }
 
+    /// All keys, the one that seals first.
+    pub(crate) fn all(&self) -> &[DerivedKey] {
+        &self.keys
+    }
+
     pub(crate) fn find(&self, id: KeyId) -> Option<&DerivedKey> {
         self.keys.iter().find(|key| key.id == id)
     }

@@ -95,7 +95,7 @@ impl Driver {
             _ => {
                 let number = self.round + 1;
                 let now = self.frame.core.now();
-                let times = Times::of(open, self.frame.core.round_lifetime, now);
+                let times = Times::of(open, self.frame.round_lifetime(), now);
                 let sent = |open: &&Open| open.question.request.is_some();
                 let order = order::of_keys(open.iter().filter(sent).map(|open| &*open.question.key));
                 let mut requests = InputRequests::new();
@@ -147,7 +147,7 @@ impl Driver {
                 link: link.clone(),
                 kind: *kind,
                 request: *request,
-                patience: until.map_or(core.round_lifetime, |until| until.since(core.now())),
+                patience: until.map_or_else(|| self.frame.round_lifetime(), |until| until.since(core.now())),
                 message: message.clone(),
             };
             self.pushes.push((open.id, Box::pin(push.send(core.clock.clone()))));
@@ -170,7 +170,7 @@ impl Driver {
         if self.round >= core.limits.rounds {
             return Err(FlowError::TooManyRounds { limit: core.limits.rounds });
         }
-        let (starts, time) = (self.slot.is_none(), core.flow_deadline);
+        let (starts, time) = (self.slot.is_none(), self.frame.flow_deadline());
         self.take_place()?;
         if starts {
             self.timer = Some(self.frame.core.clock.sleep(time));

@@ -22,7 +22,7 @@ impl Left {
     /// Lets it end the effects that it has begun, for as long as a flow may take.
     pub(super) async fn at_work(mut self) {
         let core = self.frame.core.clone();
-        let mut longest = core.clock.sleep(core.flow_deadline);
+        let mut longest = core.clock.sleep(self.frame.flow_deadline());
         std::future::poll_fn(|cx| {
             // An effect may come to its end in another task.
             let old = self.frame.state().waker.replace(cx.waker().clone());

@@ -378,6 +378,16 @@ impl Frame {
         size_of::<Self>() + questions + texts + context + answers + onces + journal
     }
 
+    /// How long the user has to answer a round of this call.
+    pub(crate) fn round_lifetime(&self) -> std::time::Duration {
+        self.core.lifetimes.round(&self.target)
+    }
+
+    /// How long this call may take in all.
+    pub(crate) fn flow_deadline(&self) -> std::time::Duration {
+        self.core.lifetimes.flow(&self.target)
+    }
+
     /// What is done when the handler asks a client of the legacy era.
     pub(crate) fn legacy(&self) -> Legacy {
         self.core.legacy(&self.target)

@@ -4,21 +4,18 @@ use rmcp::model::InputResponses;
 use tokio_util::sync::CancellationToken;
 
 use super::Leg;
-use crate::{
-    server::{
-        engine::{
-            claim::{Acquired, ClaimGuard, acquire},
-            stop::Stop,
-        },
-        ledger::{ClaimRequest, OwnerLost, Retention},
-        policy::{error::FlowError, observe::Station},
-        seal::{
-            Digest,
-            envelope::{Envelope, Span},
-            refusal::Refusal,
-        },
+use crate::server::{
+    engine::{
+        claim::{Acquired, ClaimGuard, acquire},
+        stop::Stop,
     },
-    shared::clock::Timestamp,
+    ledger::{ClaimRequest, OwnerLost, Retention},
+    policy::{error::FlowError, observe::Station},
+    seal::{
+        Digest,
+        envelope::{Envelope, Span},
+        refusal::Refusal,
+    },
 };
 
 /// What a leg has won when it claimed a round.
@@ -43,7 +40,7 @@ impl Leg<'_> {
     pub(super) async fn claim(
         &self,
         request: ClaimRequest,
-        expires_at: Timestamp,
+        envelope: &Envelope,
         leg_token: &CancellationToken,
     ) -> Result<Won, Stop> {
         let mut waits = 0;
@@ -53,7 +50,12 @@ impl Leg<'_> {
                 self.event(&Station::Waiting);
             }
         };
-        match acquire(self.core, self.round.claim(), request, Some(leg_token), None, event).await? {
+        let recording = self.recording(envelope);
+        if recording.is_some() {
+            self.core.watch_register();
+        }
+        let expires_at = envelope.span.expires_at;
+        match acquire(self.core, self.round.claim(), request, recording, Some(leg_token), None, event).await? {
             Acquired::Held(claim, _) if expires_at <= self.core.now() => {
                 claim.release().await;
                 Err(self.refuse(Refusal::Expired))
@@ -66,6 +68,7 @@ impl Leg<'_> {
             Acquired::Done(None) => Err(self.refuse(Refusal::ReplyGone)),
             Acquired::AnsweredOtherwise => Err(self.refuse(Refusal::AnsweredOtherwise)),
             Acquired::Dead => Err(self.refuse(Refusal::Dead)),
+            Acquired::FlowCancelled => Err(self.refuse(Refusal::Cancelled)),
             Acquired::StillRunning => Err(FlowError::retry("an equal request is still being worked on").into()),
             Acquired::Cancelled => Err(Stop::cancelled()),
         }

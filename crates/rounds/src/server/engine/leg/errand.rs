@@ -40,7 +40,7 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
-    let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false };
+    let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false, name: None };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {
@@ -84,7 +84,7 @@ impl Leg<'_> {
             // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.
             Routed::Silent(away) => {
                 bid.keep = self.keep(envelope.span);
-                match self.claim(bid, envelope.span.expires_at, leg_token).await? {
+                match self.claim(bid, &envelope, leg_token).await? {
                     Won::Reply(reply) => self.replay::<X>(&reply),
                     Won::Run { claim, .. } => {
                         claim.give_back().await;
@@ -93,10 +93,10 @@ impl Leg<'_> {
                 }
             }
             // The owner may have replied before it went, and its reply is still kept.
-            Routed::Gone => match self.core.claim(self.round.claim(), bid).await {
+            Routed::Gone => match self.core.claim(self.round.claim(), bid, None).await {
                 Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
                 Ok(Claimed::Fresh { fence, .. }) => {
-                    ClaimGuard::new(self.core, self.round.claim(), fence, &bid).give_back().await;
+                    ClaimGuard::new(self.core, self.round.claim(), fence, &bid, None).give_back().await;
                     Err(self.refuse(Refusal::FrameGone))
                 }
                 // A full ledger has no record of the round, and so no reply.

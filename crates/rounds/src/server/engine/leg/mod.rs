@@ -6,6 +6,7 @@ mod claim;
 mod errand;
 mod open;
 mod record;
+mod register;
 #[cfg(feature = "test")]
 mod rehearse;
 mod run;
@@ -42,7 +43,7 @@ use super::{
 };
 use crate::{
     server::{
-        ledger::Spill,
+        ledger::{Spill, register::FlowStatus},
         policy::{
             gate::Peer,
             observe::{Event, Outcome, Station, Tracing},
@@ -97,6 +98,8 @@ struct Leg<'a> {
     round: RoundId,
     /// Whether the flow is known by now.
     known: bool,
+    /// The name of the caller, where the server keeps a register.
+    name: Option<crate::Principal>,
 }
 
 impl<'a> Leg<'a> {
@@ -114,6 +117,7 @@ impl<'a> Leg<'a> {
             over_http: crate::server::engine::core::is_over_http(context),
             round: RoundId::UNKNOWN,
             known: false,
+            name: principal.filter(|_| core.registering.is_some()),
         }
     }
 
@@ -179,18 +183,23 @@ impl<'a> Leg<'a> {
         mut given: Given<X>,
         sent: InputResponses,
     ) -> Result<X::Response, Stop> {
-        let deadline = self.core.now() + self.core.flow_deadline;
+        let deadline = self.core.now() + self.core.lifetimes.flow(&self.binding.target);
         *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let answers = (!sent.is_empty()).then(|| Answers::unsolicited(sent));
         let view = self.view(handler, answers, None, None, false, &given);
         let frame = view.frame.clone();
         let (asked, response) = self.run(handler, given, view, None, deadline).await?;
         // An unknown round is free: a question whose token carries everything needs no record before its answer arrives.
-        if let Some(Minted { span, spill: Some(state), .. }) = asked {
-            let spill = Spill { id: self.round.next().claim(), keep: self.keep(span), state };
-            if let Err(error) = self.core.spill(spill).await {
-                frame.abort();
-                return Ok(X::Response::failed(not_spilled(error))?);
+        if let Some(minted) = asked {
+            let change = self.first_asked(&minted, &response, &frame).map(Box::new);
+            let Minted { span, spill, .. } = minted;
+            let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
+            if change.is_some() || spill.is_some() {
+                self.core.watch_register();
+                if let Err(error) = self.core.begin(change, spill).await {
+                    frame.abort();
+                    return Ok(X::Response::failed(not_spilled(error))?);
+                }
             }
         }
         self.asked(&response);
@@ -206,7 +215,7 @@ impl<'a> Leg<'a> {
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
         let request = self.bid(&envelope, &mut sent);
-        let (claim, spilled) = match self.claim(request, envelope.span.expires_at, &given.1.ct).await? {
+        let (claim, spilled) = match self.claim(request, &envelope, &given.1.ct).await? {
             Won::Run { claim, spilled } => (claim, spilled),
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
@@ -219,6 +228,7 @@ impl<'a> Leg<'a> {
                 return Err(self.refuse(refusal));
             }
         };
+        let recorded_answers = self.recorded(&sent);
         let handler = &*handlers.of(self.peer.era);
         let view = match again {
             Again::Handler(kept, posed) => {
@@ -240,8 +250,10 @@ impl<'a> Leg<'a> {
             }
         };
         let frame = view.frame.clone();
+        let running = self.core.registering.as_ref().map(|register| register.run(self.round.claim().flow, &frame));
         let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
-        let recorded = self.record::<X>(claim, concluded, &frame).await;
+        drop(running);
+        let recorded = self.record::<X>(claim, concluded, recorded_answers, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();
@@ -258,21 +270,34 @@ impl<'a> Leg<'a> {
         leg_token: CancellationToken,
     ) -> Result<X::Response, Stop> {
         let request = self.bid(&envelope, &mut sent);
-        let claim = match self.claim(request, envelope.span.expires_at, &leg_token).await? {
+        let claim = match self.claim(request, &envelope, &leg_token).await? {
             Won::Run { claim, .. } => claim,
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
+        let recorded_answers = self.recorded(&sent);
         let deadline = envelope.span.deadline;
         let Some((frame, concluded)) = self.resume::<X>(sent, link, leg_token, &claim, deadline).await else {
             claim.give_back().await;
             return Err(self.refuse(Refusal::FrameGone));
         };
-        let recorded = self.record::<X>(claim, concluded, &frame).await;
+        let recorded = self.record::<X>(claim, concluded, recorded_answers, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
             frame.abort();
         }
         recorded
+    }
+
+    /// The answers, where the server keeps a register.
+    fn recorded(&self, sent: &InputResponses) -> Option<InputResponses> {
+        self.core.registering.as_ref().map(|_| sent.clone())
+    }
+
+    /// Whether the flow was cancelled, by what the register says.
+    async fn is_cancelled(&self) -> bool {
+        let Some(register) = self.core.register() else { return false };
+        let record = register.get(self.round.claim().flow, self.core.now()).await;
+        matches!(record, Ok(Some(record)) if record.summary.status == FlowStatus::Cancelled)
     }
 
     /// It is known of which round this leg is.

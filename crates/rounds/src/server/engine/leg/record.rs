@@ -1,6 +1,6 @@
 //! Recording the reply of a leg, and replaying that of an equal one.
 
-use rmcp::model::{InputRequests, InputRequiredResult};
+use rmcp::model::{InputRequests, InputRequiredResult, InputResponses};
 
 use super::{
     Leg,
@@ -28,6 +28,7 @@ impl Leg<'_> {
         &self,
         mut claim: ClaimGuard,
         concluded: Concluded<X::Response>,
+        answers: Option<InputResponses>,
         frame: &Frame,
     ) -> Result<X::Response, Stop> {
         let (minted, concluded) = match concluded {
@@ -44,6 +45,7 @@ impl Leg<'_> {
             Ok(response) => Reply::encode(Ok(response)),
         };
         let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
+        let change = self.settled(&claim, &concluded, minted.as_ref(), answers.as_ref(), reply.as_deref(), frame);
         let (spill, spent) = match minted {
             Some(Minted { span, spill, spent }) => {
                 let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
@@ -53,8 +55,9 @@ impl Leg<'_> {
             None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
         };
         let orphan = claim.owner_lost();
-        match claim.settle(reply, spill, spent).await {
+        match claim.settle(reply, spill, spent, change).await {
             Ok(true) => concluded.inspect(|response| self.asked(response)),
+            Ok(false) if self.is_cancelled().await => Err(self.refuse(Refusal::Cancelled)),
             Ok(false) => Err(overtaken().for_good(orphan)),
             Err(error) => {
                 match error {

@@ -74,7 +74,7 @@ impl Leg<'_> {
                     Some(Err(complete)) => return Ok((None, complete)),
                     None => return Err(ErrorData::internal_error("a result of another request", None).into()),
                 };
-                (asks, None, Times::of_round(self.core.round_lifetime))
+                (asks, None, Times::of_round(self.core.lifetimes.round(&self.binding.target)))
             }
             Step::Asked(round) => {
                 let asks = order::asks(round.requests, round.order);

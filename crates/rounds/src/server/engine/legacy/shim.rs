@@ -52,7 +52,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
             Err(complete) => return Ok(complete),
         };
         let (max_rounds, timeout) =
-            frame.legacy().pushes().unwrap_or((frame.core.limits.rounds, frame.core.round_lifetime));
+            frame.legacy().pushes().unwrap_or_else(|| (frame.core.limits.rounds, frame.round_lifetime()));
         if view.round.number >= max_rounds {
             return Ok(X::Response::failed(FlowError::TooManyRounds { limit: max_rounds })?);
         }

@@ -71,7 +71,7 @@ impl MemoryLedger {
     /// Default memory for replies: 64 MiB.
     pub const REPLY_BYTES: usize = 64 << 20;
 
-    /// Default memory for the records of flows, if the server keeps a register: 256 MiB.
+    /// Default memory for the records of flows, if the server keeps a [register](crate::RoundsBuilder::register): 256 MiB.
     pub const FLOW_BYTES: usize = 256 << 20;
 
     /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all, or 768 MiB with a
