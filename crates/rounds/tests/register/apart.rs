@@ -13,12 +13,12 @@ use std::{
 
 /// Clones share the same store.
 #[derive(Clone, Default)]
-pub struct Apart {
-    pub kept: MemoryLedger,
+pub(crate) struct Apart {
+    pub(crate) kept: MemoryLedger,
     /// The sealed bytes that it was given.
-    pub given: Arc<Mutex<Vec<u8>>>,
+    pub(crate) given: Arc<Mutex<Vec<u8>>>,
     /// The records that are exchanged on the way out.
-    pub exchanged: Arc<Mutex<HashMap<FlowId, FlowId>>>,
+    pub(crate) exchanged: Arc<Mutex<HashMap<FlowId, FlowId>>>,
 }
 
 impl Apart {

@@ -76,7 +76,7 @@ async fn nothing_that_was_said_is_in_the_store_and_all_of_it_opens_with_the_keys
     let client = Client::modern(server.clone()).await;
     let asked = client.call("book", json!({"city": "canary-argument"})).await.asked();
     let answer = json!({"units": "metric", "note": "canary-answer"});
-    asked.accept("units", answer).send(&client).await;
+    asked.accept("units", answer).send(&client).await.text();
     let record = server.flows().get(only(&server, FlowStatus::Completed).await.id).await.unwrap().unwrap();
     let given = String::from_utf8_lossy(&store.given.lock().unwrap()).into_owned();
     assert!(given.contains("book"), "the name of the tool is plain");
