@@ -7,7 +7,7 @@ use std::{
 
 use redis::{
     Client, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind,
-    aio::{ConnectionManager, ConnectionManagerConfig},
+    aio::{ConnectionManager, ConnectionManagerConfig, PubSub},
 };
 use rounds::ledger::LedgerError;
 
@@ -63,6 +63,17 @@ impl Connection {
             }
         };
         self.bounded(number, sending).await
+    }
+
+    /// A connection of its own that has subscribed to a channel.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<PubSub, Away> {
+        let subscribing = async {
+            let mut subscription = self.client.get_async_pubsub().await?;
+            subscription.subscribe(channel).await?;
+            Ok(subscription)
+        };
+        let (_, number) = self.current();
+        self.bounded(number, subscribing).await
     }
 
     /// Number of subscribers of a channel.

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use rounds::{
     ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill},
+    register::{FlowChange, Register},
     time::{BoxFuture, Timestamp},
 };
 use tokio::{
@@ -15,6 +16,7 @@ use tokio::{
 use crate::{
     connect::{ConnectError, RedisLedgerBuilder},
     connection::{Away, Connection},
+    register::given_up,
     scripts,
     shares::Shares,
     waiting::{Waiter, Waiting},
@@ -60,8 +62,8 @@ const GIVEN_BACK: usize = 1000;
 /// Digests in place of names and answers, times, and sealed bytes. See the guide `rounds::guide::internals`.
 #[derive(Clone)]
 pub struct RedisLedger {
-    connection: Arc<Connection>,
-    prefix: Arc<str>,
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) prefix: Arc<str>,
     /// Identifies the waiters of this process.
     instance: [u8; 16],
     waiting: Waiting,
@@ -69,7 +71,7 @@ pub struct RedisLedger {
     abandoned: Arc<Semaphore>,
     /// Permits for freeing claims whose release failed.
     released: Arc<Semaphore>,
-    shares: Arc<Shares>,
+    pub(crate) shares: Arc<Shares>,
 }
 
 impl RedisLedger {
@@ -123,7 +125,7 @@ impl RedisLedger {
     }
 
     /// The key of a claim. A cluster hashes only the part in braces, so all keys of a flow are on one node.
-    fn key(&self, id: ClaimId) -> String {
+    pub(crate) fn key(&self, id: ClaimId) -> String {
         let (prefix, flow) = (&self.prefix, id.flow);
         match id.what {
             ClaimKind::Round(number) => format!("{prefix}:{{{flow}}}:r{number}"),
@@ -138,20 +140,32 @@ impl RedisLedger {
         self.key(id) + ":w"
     }
 
-    async fn call<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, Away> {
+    pub(crate) async fn call<T: FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, Away> {
         self.connection.call(call, call).await
     }
 
-    async fn claim_round(&self, id: ClaimId, bid: ClaimRequest) -> Result<Claimed, LedgerError> {
+    /// Claims, with the record of the flow if the server keeps a register.
+    pub(crate) async fn claim_round(
+        &self,
+        id: ClaimId,
+        bid: ClaimRequest,
+        register: Option<Option<FlowChange>>,
+    ) -> Result<Claimed, LedgerError> {
         let now = bid.keep.now;
         let claimant: [u8; 16] = random();
-        let mut call = scripts::CLAIM.prepare_invoke();
+        let script = if register.is_some() { &scripts::register::CLAIM } else { &scripts::CLAIM };
+        let mut call = script.prepare_invoke();
         call.key(self.key(id)).key(self.waiters_key(id));
         call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
         call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
         let counts = matches!(id.what, ClaimKind::Round(_));
         let room = if counts { self.shares.has_room(bid.keep, ROUND_BYTES) } else { Ok(()) };
         call.arg(u8::from(room.is_ok()));
+        match &register {
+            Some(Some(change)) => self.add_change(&mut call, change),
+            Some(None) => drop(call.arg(self.record_key(id.flow))),
+            None => {}
+        }
         // Registered before the call: if the owner releases the round right after Redis has reported it as running, it
         // must find a waiter.
         let waiter = self.waiting.enter(id);
@@ -168,13 +182,86 @@ impl RedisLedger {
             Err(away) => {
                 // The claim may have been taken without this caller knowing. The call may still arrive late, so it is
                 // looked for more than once.
-                let mut abandon = scripts::ABANDON.prepare_invoke();
+                let change = register.flatten().map(given_up);
+                let script = if change.is_some() { &scripts::register::ABANDON } else { &scripts::ABANDON };
+                let mut abandon = script.prepare_invoke();
                 abandon.key(self.key(id)).arg(&claimant);
+                if let Some(change) = &change {
+                    self.add_change(&mut abandon, change);
+                }
                 let within = bid.lease.max(GIVING_BACK);
                 self.give_back(&self.abandoned, id, abandon, within, |found| found == 1);
                 Err(away.into())
             }
         }
+    }
+
+    /// Settles a claim, with the record of the flow if the server keeps a register.
+    pub(crate) async fn settle_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+        change: Option<FlowChange>,
+    ) -> Result<bool, LedgerError> {
+        if let Some(Spill { keep, state, .. }) = &spill {
+            self.shares.has_room(*keep, state.len())?;
+        }
+        let call = |again: bool| {
+            let script = if change.is_some() { &scripts::register::SETTLE } else { &scripts::SETTLE };
+            let mut call = script.prepare_invoke();
+            call.key(self.key(id)).arg(fence).arg(u8::from(again));
+            call.arg(u8::from(reply.is_some())).arg(reply.as_deref().unwrap_or_default());
+            call.arg(u8::from(spill.is_some()));
+            if let Some(Spill { id, keep, state }) = &spill {
+                call.key(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
+            }
+            if let Some(change) = &change {
+                self.add_change(&mut call, change);
+            }
+            for effect in &spent {
+                call.key(self.key(*effect));
+            }
+            call
+        };
+        let settled = yes_or_no(self.connection.call(&call(false), &call(true)).await?)?;
+        if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
+            self.shares.add(keep, state.len());
+        }
+        self.waiting.wake(id);
+        Ok(settled)
+    }
+
+    /// Gives up a claim, with the record of the flow if the server keeps a register.
+    pub(crate) async fn release_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: Option<FlowChange>,
+    ) -> Result<bool, LedgerError> {
+        if unless_awaited && self.waiting.is_awaited(id) {
+            return Ok(true);
+        }
+        let script = if change.is_some() { &scripts::register::RELEASE } else { &scripts::RELEASE };
+        let mut call = script.prepare_invoke();
+        call.key(self.key(id)).key(self.waiters_key(id));
+        call.arg(fence).arg(orphaned(orphan)).arg(u8::from(unless_awaited)).arg(&self.instance);
+        if let Some(change) = &change {
+            self.add_change(&mut call, change);
+        }
+        let released = self.call(&call).await;
+        if released.is_err() && !unless_awaited {
+            self.give_back(&self.released, id, call, GIVING_BACK, |_| true);
+        }
+        let kept = yes_or_no(released?)?;
+        if !kept {
+            self.waiting.wake(id);
+        }
+        Ok(kept)
     }
 
     /// Parses the script's reply strictly: a reply that is not understood is not a claim. Returns `None` if the share
@@ -195,6 +282,7 @@ impl RedisLedger {
             ("done", [reply]) => Claimed::Done(bytes(reply)?),
             ("other", []) => Claimed::AnsweredOtherwise,
             ("dead", []) => Claimed::Dead,
+            ("cancelled", []) => Claimed::Cancelled,
             ("full", []) => return Ok(None),
             _ => return Err(Away::Garbage),
         }))
@@ -269,13 +357,16 @@ impl Ledger for RedisLedger {
     }
 
     fn claim(&self, id: ClaimId, bid: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
-        Box::pin(self.claim_round(id, bid))
+        Box::pin(self.claim_round(id, bid, None))
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(async move {
             let mut call = scripts::RENEW.prepare_invoke();
             call.key(self.key(id)).arg(fence).arg(millis(lease_until));
+            if let ClaimKind::Round(round) = id.what {
+                call.key(self.record_key(id.flow)).arg(round);
+            }
             Ok(yes_or_no(self.call(&call).await?)?)
         })
     }
@@ -288,30 +379,7 @@ impl Ledger for RedisLedger {
         spill: Option<Spill>,
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            if let Some(Spill { keep, state, .. }) = &spill {
-                self.shares.has_room(*keep, state.len())?;
-            }
-            let call = |again: bool| {
-                let mut call = scripts::SETTLE.prepare_invoke();
-                call.key(self.key(id)).arg(fence).arg(u8::from(again));
-                call.arg(u8::from(reply.is_some())).arg(reply.as_deref().unwrap_or_default());
-                call.arg(u8::from(spill.is_some()));
-                if let Some(Spill { id, keep, state }) = &spill {
-                    call.key(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
-                }
-                for effect in &spent {
-                    call.key(self.key(*effect));
-                }
-                call
-            };
-            let settled = yes_or_no(self.connection.call(&call(false), &call(true)).await?)?;
-            if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
-                self.shares.add(keep, state.len());
-            }
-            self.waiting.wake(id);
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, None))
     }
 
     fn release(
@@ -321,23 +389,11 @@ impl Ledger for RedisLedger {
         orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            if unless_awaited && self.waiting.is_awaited(id) {
-                return Ok(true);
-            }
-            let mut call = scripts::RELEASE.prepare_invoke();
-            call.key(self.key(id)).key(self.waiters_key(id));
-            call.arg(fence).arg(orphaned(orphan)).arg(u8::from(unless_awaited)).arg(&self.instance);
-            let released = self.call(&call).await;
-            if released.is_err() && !unless_awaited {
-                self.give_back(&self.released, id, call, GIVING_BACK, |_| true);
-            }
-            let kept = yes_or_no(released?)?;
-            if !kept {
-                self.waiting.wake(id);
-            }
-            Ok(kept)
-        })
+        Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn register(&self) -> Option<&dyn Register> {
+        Some(self)
     }
 }
 
@@ -349,7 +405,7 @@ fn bytes(value: &mut Value) -> Result<Option<Vec<u8>>, Away> {
     }
 }
 
-fn yes_or_no(answer: i64) -> Result<bool, Away> {
+pub(crate) fn yes_or_no(answer: i64) -> Result<bool, Away> {
     match answer {
         0 => Ok(false),
         1 => Ok(true),
@@ -366,13 +422,13 @@ fn orphaned(orphan: OwnerLost) -> &'static str {
 }
 
 /// Lua numbers are doubles, which are exact far beyond the time of any clock.
-fn millis(moment: Timestamp) -> u64 {
+pub(crate) fn millis(moment: Timestamp) -> u64 {
     const LARGEST_EXACT: u64 = 1 << 52;
     moment.as_millis().min(LARGEST_EXACT)
 }
 
 /// Expiry time of a record, at most a hundred years away: Redis rejects an expiry beyond the range of its clock.
-fn kept_until(keep: Retention) -> u64 {
+pub(crate) fn kept_until(keep: Retention) -> u64 {
     const LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     millis(keep.until.min(keep.now + LIFETIME))
 }

@@ -26,6 +26,7 @@
 mod connect;
 mod connection;
 mod ledger;
+mod register;
 mod relay;
 mod scripts;
 mod shares;

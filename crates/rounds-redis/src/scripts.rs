@@ -27,3 +27,49 @@ script!(
     WAIT,
     "lua/wait.lua"
 );
+
+/// Steps of a claim that change the record of its flow as well, and the other scripts of the register.
+pub(crate) mod register {
+    use std::sync::LazyLock;
+
+    use redis::Script;
+
+    /// A script that has another one as its `step`.
+    macro_rules! with {
+        ($name:ident, $step:literal, $file:literal) => {
+            pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+                Script::new(concat!(
+                    include_str!("lua/shared.lua"),
+                    include_str!("lua/register/shared.lua"),
+                    "local function step()\n",
+                    include_str!($step),
+                    "\nend\n",
+                    include_str!($file)
+                ))
+            });
+        };
+    }
+
+    macro_rules! script {
+        ($name:ident, $file:literal) => {
+            pub(crate) static $name: LazyLock<Script> = LazyLock::new(|| {
+                Script::new(concat!(
+                    include_str!("lua/shared.lua"),
+                    include_str!("lua/register/shared.lua"),
+                    include_str!($file)
+                ))
+            });
+        };
+    }
+
+    with!(CLAIM, "lua/claim.lua", "lua/register/claim.lua");
+    with!(SETTLE, "lua/settle.lua", "lua/register/settle.lua");
+    with!(RELEASE, "lua/release.lua", "lua/register/release.lua");
+    with!(ABANDON, "lua/abandon.lua", "lua/register/abandon.lua");
+    script!(BEGIN, "lua/register/begin.lua");
+    script!(CANCEL, "lua/register/cancel.lua");
+    script!(DELETE, "lua/register/delete.lua");
+    script!(GET, "lua/register/get.lua");
+    script!(LIST, "lua/register/list.lua");
+    script!(SWEEP, "lua/register/sweep.lua");
+}

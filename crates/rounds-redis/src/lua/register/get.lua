@@ -1,0 +1,2 @@
+-- KEYS: record.
+return redis.call('HGETALL', KEYS[1])
