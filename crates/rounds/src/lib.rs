@@ -112,7 +112,7 @@ pub mod test;
 pub use self::server::http;
 #[cfg(feature = "server")]
 pub use self::server::{
-    BuildError, Rounds, RoundsBuilder, ledger,
+    BuildError, Rounds, RoundsBuilder, confirm, ledger,
     policy::{error::FlowError, legacy::Legacy, limits::Limits, principal::Principal},
     seal::{FlowId, KeyRing},
     shape::{Answer, Ask, Asked, Durable, Given, Round, Steps, by_era, durable, durable_prompt},

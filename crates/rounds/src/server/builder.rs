@@ -10,7 +10,9 @@ use std::{
 use rmcp::ServerHandler;
 
 use super::{
+    confirm::Confirm,
     engine::{
+        admission::Admit,
         core::{Core, Entropy, Keys},
         frames::Frames,
         handlers::Handlers,
@@ -53,6 +55,7 @@ pub struct RoundsBuilder<H> {
     pub(super) legacy: Legacy,
     pub(super) legacy_for: HashMap<String, Legacy>,
     pub(super) observers: Vec<Box<dyn Observe>>,
+    pub(super) confirm: Option<Confirm>,
     pub(super) announce_expiry: bool,
     pub(super) modern_only: bool,
     pub(super) format: Format,
@@ -258,6 +261,13 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Asks the user to confirm before some tools run, such as those that are annotated as destructive. By default no
+    /// tool is confirmed. See [`Confirm`].
+    pub fn confirm(mut self, confirm: Confirm) -> Self {
+        self.confirm = Some(confirm);
+        self
+    }
+
     /// Adds an observer. The one that writes `tracing` events and spans is always present.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observers.push(Box::new(observer));
@@ -344,6 +354,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             legacy: self.legacy,
             targets: Targets::new(self.legacy_for),
             observers: self.observers,
+            admission: self.confirm.map(|confirm| Box::new(confirm) as Box<dyn Admit>),
             announce_expiry: self.announce_expiry,
             modern_only: self.modern_only,
             format: self.format,

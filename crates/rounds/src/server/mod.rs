@@ -1,6 +1,7 @@
 //! The server half: handlers that ask.
 
 mod builder;
+pub mod confirm;
 pub(crate) mod engine;
 pub(crate) mod flows;
 pub(crate) mod form;

@@ -82,6 +82,7 @@ impl<H: ServerHandler> Rounds<H> {
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
             observers: Vec::new(),
+            confirm: None,
             announce_expiry: true,
             modern_only: false,
             format: Format::default(),

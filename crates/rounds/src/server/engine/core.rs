@@ -7,7 +7,9 @@ use std::sync::{
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::{frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts};
+use super::{
+    admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts,
+};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
@@ -79,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) routes: Routes,
     pub(crate) legacy: Legacy,
     pub(crate) targets: Targets,
+    /// What is settled before a tool runs, if something is.
+    pub(crate) admission: Option<Box<dyn Admit>>,
     pub(crate) observers: Vec<Box<dyn Observe>>,
     pub(crate) announce_expiry: bool,
     pub(crate) modern_only: bool,

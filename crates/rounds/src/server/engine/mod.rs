@@ -1,5 +1,6 @@
 //! The engine: one leg of one flow. It knows no transport, no store and no clock; those are handed to it.
 
+pub(crate) mod admission;
 pub(crate) mod answer;
 mod claim;
 pub(crate) mod core;

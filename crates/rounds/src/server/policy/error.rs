@@ -15,8 +15,12 @@ use crate::{
 /// Why a flow could not continue.
 ///
 /// Return it from a tool as it is. An error that the user or the model should read becomes a tool error with its text.
-/// A fault of the request or of the server becomes the matching protocol error. In a prompt or a resource, `?` converts
-/// it into rmcp's [`ErrorData`].
+/// A fault of the request or of the server becomes the matching protocol error.
+///
+/// A handler that returns `Result<_, ErrorData>`, as many of rmcp do, may use `?` as well: the error that it converts to
+/// has the same outcome. In a tool, a declined question is then a tool error too; a prompt or a resource has no place
+/// for a text, and ends with the error itself. The server knows the error because it was converted while the handler
+/// ran, whatever its contents: an error that a spawned task converted is an ordinary protocol error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -401,6 +405,8 @@ pub(crate) struct Failure {
 pub(crate) enum Meaning {
     /// The error is the reply, and is recorded as the reply.
     Final,
+    /// The same, and its text is for the user or the model: a tool puts it into its result.
+    InWords,
     /// The round stays open, because the same request may end differently.
     Reopens,
     /// The round stays open, and the client is asked to send the same request again.
@@ -418,7 +424,7 @@ impl From<ErrorData> for FlowError {
 impl From<FlowError> for ErrorData {
     fn from(error: FlowError) -> Self {
         match error.wire() {
-            Wire::Words(error) => error,
+            Wire::Words(error) => Failure { error, meaning: Meaning::InWords }.into(),
             Wire::Protocol(failure) => failure.into(),
         }
     }

@@ -28,7 +28,7 @@ use crate::{
             view::View,
         },
         form::{Alternative, FormType, Schema},
-        policy::{error::FlowError, gate::Era},
+        policy::{error::FlowError, gate::Era, principal::Principal},
         seal::{FlowId, envelope::QuestionKind},
     },
     shared::{
@@ -209,6 +209,12 @@ impl Ask {
         if let Some(link) = self.frame.link() {
             link.progress(progress, total, message).await;
         }
+    }
+
+    /// The principal that the flow belongs to: the caller, as the server [identifies](crate::RoundsBuilder::principal)
+    /// it. None for a caller without one. It is the same on all legs of a flow.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.frame.caller()
     }
 
     /// The id of the flow, the same on all of its legs.

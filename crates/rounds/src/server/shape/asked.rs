@@ -16,7 +16,7 @@ use crate::{
     server::{
         engine::{frame::Declared, view::View},
         form::FormType,
-        policy::error::FlowError,
+        policy::{error::FlowError, principal::Principal},
     },
     shared::order,
 };
@@ -37,7 +37,8 @@ pub struct Asked<T>(pub T);
 )]
 pub trait Question<S>: Sized {
     /// What the question depends on: `()` for nothing; [`Parameters`] for the arguments of the call; [`Asked`] for the
-    /// answer to another question, which is asked in an earlier round; or a tuple of these.
+    /// answer to another question, which is asked in an earlier round; `Option<Principal>` for the caller, or
+    /// [`Principal`], without which the call fails with [`FlowError::NoPrincipal`]; or a tuple of these.
     type On: QuestionInput<S>;
 
     /// The question, or the value itself if there is nothing to ask.
@@ -172,6 +173,24 @@ impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
         let arguments = collector.view.frame.arguments.as_deref().unwrap_or("{}");
         let misfit = |error| ErrorData::invalid_params(format!("the arguments are not valid: {error}"), None);
         Ok(Some(Self(serde_json::from_str(arguments).map_err(misfit)?)))
+    }
+}
+
+impl sealed::Sealed for Option<Principal> {}
+
+#[expect(private_interfaces, reason = "the trait is sealed")]
+impl<S> QuestionInput<S> for Option<Principal> {
+    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+        Ok(Some(collector.view.frame.caller().cloned()))
+    }
+}
+
+impl sealed::Sealed for Principal {}
+
+#[expect(private_interfaces, reason = "the trait is sealed")]
+impl<S> QuestionInput<S> for Principal {
+    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+        collector.view.frame.caller().cloned().map(Some).ok_or(FlowError::NoPrincipal)
     }
 }
 

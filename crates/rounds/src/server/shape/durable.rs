@@ -31,6 +31,7 @@ use crate::{
         policy::{
             error::FlowError,
             gate::{Era, required},
+            principal::Principal,
         },
         seal::{
             Digest, FlowId,
@@ -67,7 +68,9 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// [`FlowError::NotWrapped`] if the server is not wrapped in [`Rounds`](crate::Rounds), and
     /// [`FlowError::ServerNotFound`] if the wrapped server is not an `S`.
     pub fn from_context(context: &RequestContext<RoleServer>) -> Result<Self, FlowError> {
-        Self::of(View::take(context, "Durable")?)
+        let view = View::take(context, "Durable")?;
+        reach(&view, context);
+        Self::of(view)
     }
 
     fn of(view: Arc<View>) -> Result<Self, FlowError> {
@@ -298,6 +301,42 @@ impl<S: Send + Sync + 'static> Durable<S> {
         self.ask.era()
     }
 
+    /// The principal that the flow belongs to: the caller, as the server [identifies](crate::RoundsBuilder::principal)
+    /// it. None for a caller without one. It is the same on all legs of a flow.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.view.frame.caller()
+    }
+
+    /// Whether the client can be asked with a form, as [`Ask::can_form`]. Like the methods below, it depends on what the
+    /// client of this leg declares, which may change: a handler that takes another way then ends with an error. If a
+    /// question has an alternative, [`or`](QuestionBuilder::or) is recorded and safe.
+    pub fn can_form(&self) -> bool {
+        self.ask.can_form()
+    }
+
+    /// Whether the client can be asked to visit a page.
+    pub fn can_url(&self) -> bool {
+        self.ask.can_url()
+    }
+
+    /// Whether the client's model can be sampled.
+    pub fn can_sample(&self) -> bool {
+        self.ask.can_sample()
+    }
+
+    /// Whether the client can be asked for its roots.
+    pub fn can_roots(&self) -> bool {
+        self.ask.can_roots()
+    }
+
+    /// Reports the progress of the call, as [`Ask::progress`] does. It is not recorded: a run that replays reports it
+    /// again, to the client of the leg in flight.
+    pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<String>) {
+        // A durable handler may wait only for what is recorded, and for effects.
+        let _sending = self.view.frame.begin_effect();
+        self.ask.progress(progress, total, message).await;
+    }
+
     /// The id of the flow, the same on all of its legs.
     pub fn flow(&self) -> FlowId {
         self.view.round.flow
@@ -368,6 +407,9 @@ where
         schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool must be a struct: {why}"));
     ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
         let prepared = prepare::<S>(&context.request_context, "Durable");
+        if let Ok((view, _)) = &prepared {
+            reach(view, &context.request_context);
+        }
         let arguments = read_arguments(context.arguments);
         Box::pin(async move {
             let (view, _) = prepared?;
@@ -391,12 +433,22 @@ where
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: use the server inside `once`") };
     PromptRoute::new_dyn(prompt, move |context: PromptContext<'_, S>| {
         let prepared = prepare::<S>(&context.context, "Durable");
+        if let Ok((view, _)) = &prepared {
+            reach(view, &context.context);
+        }
         let arguments = parse_json_object(context.arguments.unwrap_or_default());
         Box::pin(async move {
             let (view, _) = prepared?;
             handler(Durable::of(view)?, arguments?).await.map_err(ErrorData::from)?.into_get_prompt_result()
         }) as BoxFuture<'_, _>
     })
+}
+
+/// Lets a durable handler report progress, if its client wants to know.
+fn reach(view: &View, context: &RequestContext<RoleServer>) {
+    if context.meta.get_progress_token().is_some() {
+        view.frame.reach(context);
+    }
 }
 
 /// The leg and the server, for a route that is built from functions.

@@ -15,6 +15,7 @@ pub use asked::{Asked, FixedQuestion, Question, QuestionInput};
 pub use by_era::by_era;
 pub use durable::{Durable, Together, durable, durable_prompt};
 pub use posed::DeclaredQuestion;
+pub(crate) use posed::SettledQuestion;
 pub use prompt::PromptResponse;
 pub use round::{Given, Questions, Round};
 pub use steps::{Append, Collected, Finished, Refused, Step, StepValue, Steps, StepsError};

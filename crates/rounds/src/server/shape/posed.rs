@@ -184,7 +184,7 @@ impl<T> DeclaredQuestion<T> {
 
     /// The value, if it is known or was answered; otherwise the request to send. An answer counts only for this exact
     /// question: if another one was asked under its key, such as one with another price, this one is asked.
-    pub(super) fn settle(self, view: &View, pushes: bool) -> Result<SettledQuestion<T>, FlowError> {
+    pub(crate) fn settle(self, view: &View, pushes: bool) -> Result<SettledQuestion<T>, FlowError> {
         let mut question = match self.0 {
             KnownOrAsked::Known(value) => return Ok(SettledQuestion::Value(value)),
             KnownOrAsked::Question(question) => question,
@@ -231,7 +231,7 @@ impl<T> DeclaredQuestion<T> {
 }
 
 /// A question after [`settle`](DeclaredQuestion::settle).
-pub(super) enum SettledQuestion<T> {
+pub(crate) enum SettledQuestion<T> {
     Value(T),
     /// The question has to be asked under this key.
     Asks(String, Box<InputRequest>),

@@ -15,7 +15,7 @@ use crate::{
     server::{
         engine::{answer::Received, effects::Effects, view::View},
         form::{FormType, Schema},
-        policy::{error::FlowError, gate::Era},
+        policy::{error::FlowError, gate::Era, principal::Principal},
         seal::{Digest, FlowId, envelope::QuestionKind},
     },
     shared::{check::InvalidAnswer, order},
@@ -356,6 +356,12 @@ impl<R: From<InputRequiredResult>> Round<R> {
     /// The number of rounds that this flow has had: zero on the first leg.
     pub fn number(&self) -> u32 {
         self.view.round.number
+    }
+
+    /// The principal that the flow belongs to: the caller, as the server [identifies](crate::RoundsBuilder::principal)
+    /// it. None for a caller without one. It is the same on all legs of a flow.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.view.frame.caller()
     }
 
     /// The id of the flow, the same on all of its legs.

@@ -20,7 +20,7 @@ use crate::{
     server::{
         engine::{answer::Received, view::View},
         form::FormType,
-        policy::{error::FlowError, gate::Era},
+        policy::{error::FlowError, gate::Era, principal::Principal},
         seal::{Digest, FlowId, envelope::QuestionKind},
     },
     shared::{check::InvalidAnswer, clock::BoxFuture},
@@ -303,6 +303,12 @@ impl<S, P> Step<S, P> {
     /// [push](crate::Legacy::Push).
     pub fn era(&self) -> Era {
         self.view.peer.era
+    }
+
+    /// The principal that the flow belongs to: the caller, as the server [identifies](crate::RoundsBuilder::principal)
+    /// it. None for a caller without one. It is the same on all legs of a flow.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.view.frame.caller()
     }
 
     /// The id of the flow, the same on all of its legs.

@@ -41,6 +41,7 @@ use crate::{
             gate::Peer,
             legacy::Legacy,
             observe::{Event, Station},
+            principal::Principal,
         },
         seal::{Digest, FlowId, envelope::Method},
     },
@@ -63,6 +64,8 @@ pub(crate) struct Frame {
     /// The effects that have happened in this flow.
     pub(crate) onces: Lazily<Effects>,
     pub(super) principal: Option<Digest>,
+    /// The same, by name. In a box, because few calls have one.
+    caller: Option<Box<Principal>>,
     /// What the context that the handler was called with takes.
     context_bytes: usize,
     /// How many views of a leg there are. Without one, nothing is left of the context, which has one.
@@ -121,6 +124,7 @@ pub(crate) struct Call<'a> {
     pub(crate) target: &'a str,
     pub(crate) arguments: Option<&'a JsonObject>,
     pub(crate) principal: Option<Digest>,
+    pub(crate) caller: Option<Principal>,
     /// What its context takes of memory, about.
     pub(crate) context_bytes: usize,
     pub(crate) answers: Option<Answers>,
@@ -174,6 +178,7 @@ impl Frame {
             declared: Mutex::default(),
             onces: call.onces.into(),
             principal: call.principal,
+            caller: call.caller.map(Box::new),
             context_bytes: call.context_bytes,
             views: AtomicU32::new(0),
             asks_nobody: call.principal.is_none() && core.requires_principal(),
@@ -261,6 +266,11 @@ impl Frame {
     /// A name that no other question has.
     pub(crate) fn new_name(&self) -> String {
         format!("{}-{}", self.flow, self.state().number())
+    }
+
+    /// The principal that the flow belongs to.
+    pub(crate) fn caller(&self) -> Option<&Principal> {
+        self.caller.as_deref()
     }
 
     /// The client of the leg in flight.
@@ -370,7 +380,8 @@ impl Frame {
     /// What is counted for it while it waits, beside its driver.
     fn bytes(&self) -> usize {
         let questions: usize = self.state().open.iter().map(Open::bytes).sum();
-        let texts = self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
+        let caller = self.caller.as_ref().map_or(0, |caller| size_of::<Principal>() + caller.as_str().len());
+        let texts = caller + self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
         let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
         let onces = self.onces.get().map_or(0, Effects::bytes);

@@ -40,7 +40,8 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let peer = Peer { era: Era::Modern, capabilities: errand.capabilities(), back_channel: false };
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
-    let mut leg = Leg { core, binding, peer, over_http, round: RoundId::UNKNOWN, known: false, name: None };
+    let round = RoundId::UNKNOWN;
+    let mut leg = Leg { core, binding, principal: None, peer, over_http, round, known: false };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {

@@ -47,6 +47,7 @@ use crate::{
         policy::{
             gate::Peer,
             observe::{Event, Outcome, Station, Tracing},
+            principal::Principal,
         },
         seal::{
             Digest,
@@ -92,14 +93,14 @@ fn caught<T, E: From<Stop>>(mut leg: impl Future<Output = Result<T, E>> + Unpin)
 struct Leg<'a> {
     core: &'a Arc<Core>,
     binding: Binding,
+    /// The caller, for the handler and the register. None in a leg that another instance handed over, whose handler knows it.
+    principal: Option<Principal>,
     peer: Peer,
     over_http: bool,
     /// The flow is new for a first leg, and comes from the state of a later one.
     round: RoundId,
     /// Whether the flow is known by now.
     known: bool,
-    /// The name of the caller, where the server keeps a register.
-    name: Option<crate::Principal>,
 }
 
 impl<'a> Leg<'a> {
@@ -108,16 +109,16 @@ impl<'a> Leg<'a> {
         Self {
             core,
             binding: Binding {
-                principal: principal.as_ref().map(crate::Principal::digest),
+                principal: principal.as_ref().map(Principal::digest),
                 method: X::METHOD,
                 target: request.target().to_owned(),
                 arguments: Digest::of_arguments(request.arguments()),
             },
+            principal,
             peer: Peer::of(context),
             over_http: crate::server::engine::core::is_over_http(context),
             round: RoundId::UNKNOWN,
             known: false,
-            name: principal.filter(|_| core.registering.is_some()),
         }
     }
 

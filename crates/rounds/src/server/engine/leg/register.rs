@@ -41,7 +41,7 @@ impl Leg<'_> {
         let mut change = self.change(register, now, span, FlowStatus::Waiting, FlowStation::Asked);
         (change.summary.round, change.summary.created) = (1, now);
         self.waits(register, &mut change.summary, response, span);
-        let principal = self.name.as_ref().map(crate::Principal::as_str);
+        let principal = self.principal.as_ref().map(crate::Principal::as_str);
         let target = &*self.binding.target;
         let arguments = frame.arguments.as_deref();
         let call = CallToWrite { flow: self.round.flow, method: self.binding.method, target, principal, arguments };

@@ -9,6 +9,7 @@ use super::{Given, Leg, boxed, seal::Concluded};
 use crate::{
     server::{
         engine::{
+            admission,
             answer::Answers,
             claim::{ClaimGuard, Lease},
             effects::Effects,
@@ -46,10 +47,10 @@ impl Leg<'_> {
     ) -> Arc<View> {
         let peer = self.peer;
         let Binding { method, target, principal, .. } = &self.binding;
-        let (arguments, principal) = (request.arguments(), *principal);
+        let (arguments, principal, caller) = (request.arguments(), *principal, self.principal.clone());
         // The state of the handler goes with its view, as the context does.
         let context_bytes = weight::of_context(context) + state.as_ref().map_or(0, String::len);
-        let call = Call { method: *method, target, arguments, principal, context_bytes, answers, onces };
+        let call = Call { method: *method, target, arguments, principal, caller, context_bytes, answers, onces };
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
@@ -75,6 +76,11 @@ impl Leg<'_> {
         let handler = handler.clone();
         let (frame, era) = (view.frame.clone(), self.peer.era);
         let called: Handler = match era {
+            Era::Modern if admission::is_admitted_first::<X>(&view) => {
+                view.put(&mut given.1);
+                self.event(&Station::Started);
+                admitted(handler, given, view)
+            }
             Era::Modern => {
                 view.put(&mut given.1);
                 self.event(&Station::Started);
@@ -211,6 +217,21 @@ pub(super) fn call<X: Exchange, H: ServerHandler>(
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
     let (request, context) = *given;
     request.call(handler, context)
+}
+
+/// Calls the handler of a tool once the call is admitted. Apart from the others, so that those have no space for it.
+#[inline(never)]
+fn admitted<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
+    let (frame, round) = (view.frame.clone(), view.round.number);
+    Box::pin(async move {
+        let admitted = Box::pin(admission::admit(&*handler, &given.0, &given.1, &view)).await;
+        drop(view);
+        let returned = match admitted {
+            Ok(()) => call(&*handler, given).await,
+            Err(error) => Err(error),
+        };
+        frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
+    })
 }
 
 /// Calls a handler for a client of the legacy era. Not inlined: every call of its callers would reserve

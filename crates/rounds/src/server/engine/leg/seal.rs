@@ -68,6 +68,9 @@ impl Leg<'_> {
                 // One that can read its state, as after a rollback, may still go on.
                 return Err(Stop { meaning, ..self.refuse(Refusal::HandlerState) });
             }
+            Step::Ended(Ending::Returned(Err(Failure { meaning: Meaning::InWords, error }))) => {
+                return Ok((None, X::Response::in_words(error)?));
+            }
             Step::Ended(Ending::Returned(returned)) => {
                 let asks = match X::Response::from_result(*returned?).map(Response::into_asks) {
                     Some(Ok(asks)) => asks,

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     server::{
         engine::{
+            admission,
             answer::Received,
             exchange::{Exchange, Response},
             frame::OpenQuestion,
@@ -41,7 +42,14 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         // Tasks that this run of the handler starts learn when the run is over, like those of a leg.
         context.ct = spare.context.ct.child_token();
         let over = context.ct.clone().drop_guard();
-        let returned = request.call(handler, context).await;
+        let admitted = match admission::is_admitted_first::<X>(&view) {
+            true => Box::pin(admission::admit(handler, &request, &context, &view)).await,
+            false => Ok(()),
+        };
+        let returned = match admitted {
+            Ok(()) => request.call(handler, context).await,
+            Err(error) => Err(error),
+        };
         drop(over);
         let (returned, declared) = frame.came_to(view.round.number, returned);
         let asks = match returned?.into_asks() {
