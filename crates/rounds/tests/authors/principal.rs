@@ -76,8 +76,8 @@ impl Bank {
     }
 
     #[tool]
-    async fn known(&self, Asked(SureOfOne(_)): Asked<SureOfOne>) -> String {
-        "known".to_owned()
+    async fn known(&self, Asked(sure): Asked<SureOfOne>) -> String {
+        format!("known, {}", sure.0)
     }
 }
 
