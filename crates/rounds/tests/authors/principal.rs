@@ -1,4 +1,4 @@
-//! The caller, as every shape sees it.
+//! The caller, in every shape.
 
 use rmcp::{
     ServerHandler,
@@ -48,7 +48,7 @@ impl Question<Bank> for SureOfOne {
 }
 
 fn name(caller: Option<&Principal>) -> String {
-    caller.map_or("nobody", Principal::as_str).to_owned()
+    caller.map_or("unknown", Principal::as_str).to_owned()
 }
 
 #[tool_router]
@@ -128,7 +128,7 @@ async fn a_caller_without_a_principal_has_none() {
     for client in crate::clients(&server).await {
         for tool in SHAPES {
             let played = client.play(tool, json!({}), [accept(json!({"sure": true}))]).await;
-            assert_eq!(played.text(), "nobody, then nobody", "{tool}");
+            assert_eq!(played.text(), "unknown, then unknown", "{tool}");
         }
     }
     let client = Client::modern(server).await;
