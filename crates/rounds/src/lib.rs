@@ -133,10 +133,10 @@ pub mod asked {
     pub use crate::server::shape::{DeclaredQuestion, FixedQuestion, Question, QuestionInput};
 }
 
-/// Several questions of a [`Durable`] handler in one round.
+/// Several questions of a [`Durable`] handler in one round, and durable tools with everything that a tool has.
 #[cfg(feature = "server")]
 pub mod durable {
-    pub use crate::server::shape::Together;
+    pub use crate::server::shape::{Together, durable_tool as tool};
 }
 
 /// The types and the schemas that can be asked for with a form, and why an answer is not valid.

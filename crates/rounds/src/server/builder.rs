@@ -21,6 +21,7 @@ use super::{
         route::Routes,
     },
     flows::FlowsError,
+    form::{FormSource, FormType, FormTypeError},
     ledger::{Ledger, MemoryLedger},
     policy::{
         legacy::Legacy,
@@ -56,6 +57,8 @@ pub struct RoundsBuilder<H> {
     pub(super) legacy_for: HashMap<String, Legacy>,
     pub(super) observers: Vec<Box<dyn Observe>>,
     pub(super) confirm: Option<Confirm>,
+    /// The first declared type that no form can ask for.
+    pub(super) unaskable: Option<FormTypeError>,
     pub(super) announce_expiry: bool,
     pub(super) modern_only: bool,
     pub(super) format: Format,
@@ -268,6 +271,30 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Declares that handlers ask for a `T`, so that [`build`](Self::build) fails if no form can ask for it. Otherwise
+    /// the first call that asks fails.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use rounds::{BuildError, Rounds};
+    /// # struct Shop;
+    /// # impl rmcp::ServerHandler for Shop {}
+    /// # #[derive(serde::Deserialize, rmcp::schemars::JsonSchema)]
+    /// # #[schemars(crate = "rmcp::schemars")]
+    /// struct Order {
+    ///     items: BTreeMap<String, u32>,
+    /// }
+    ///
+    /// let error = Rounds::builder(Shop).asks::<bool>().asks::<Order>().build().unwrap_err();
+    /// assert!(matches!(&error, BuildError::FormType(error) if error.field() == Some("items")));
+    /// ```
+    pub fn asks<T: FormType>(mut self) -> Self {
+        if self.unaskable.is_none() {
+            self.unaskable = FormSource::of::<T>().form("").err();
+        }
+        self
+    }
+
     /// Adds an observer. The one that writes `tracing` events and spans is always present.
     pub fn observe(mut self, observer: impl Observe) -> Self {
         self.observers.push(Box::new(observer));
@@ -315,6 +342,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         }
         if let Some((what, _)) = self.lifetimes.all().find(|(_, time)| *time > LONGEST) {
             return Err(BuildError::TooLong { what });
+        }
+        if let Some(unaskable) = self.unaskable {
+            return Err(BuildError::FormType(unaskable));
         }
         if self.spill && self.ledger.is_none() {
             return Err(BuildError::SpillWithoutLedger);
@@ -425,6 +455,9 @@ pub enum BuildError {
         /// The name of the setting.
         what: &'static str,
     },
+    /// A type that handlers [ask](RoundsBuilder::asks) for cannot be asked for with a form.
+    #[error(transparent)]
+    FormType(FormTypeError),
     /// A setting is zero that must not be.
     #[error("the {what} is zero, so no question could ever be answered: set it above zero")]
     Zero {

@@ -83,6 +83,7 @@ impl<H: ServerHandler> Rounds<H> {
             legacy_for: HashMap::new(),
             observers: Vec::new(),
             confirm: None,
+            unaskable: None,
             announce_expiry: true,
             modern_only: false,
             format: Format::default(),

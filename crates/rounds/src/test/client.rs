@@ -8,7 +8,12 @@ use std::{
     },
 };
 
-use rmcp::{ServerHandler, ServiceExt};
+use rmcp::{
+    RoleServer, ServerHandler, ServiceExt,
+    model::{GetExtensions, JsonRpcMessage},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::{IntoTransport, Transport},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split},
@@ -16,6 +21,7 @@ use tokio::{
 };
 
 use crate::{
+    Principal,
     observe::Refusal,
     shared::{
         kind::Era,
@@ -55,11 +61,30 @@ impl Client {
     ///
     /// If the client is of the legacy era and the server does not accept its `initialize`.
     pub async fn connect(server: impl ServerHandler, era: Era, capabilities: Value) -> Self {
+        Self::connect_as(server, era, capabilities, None).await
+    }
+
+    /// The same for a client that has signed in: its requests carry this principal, as HTTP middleware would set it.
+    ///
+    /// # Panics
+    ///
+    /// If the client is of the legacy era and the server does not accept its `initialize`.
+    pub async fn signed_in(server: impl ServerHandler, era: Era, principal: Principal) -> Self {
+        Self::connect_as(server, era, Self::every_capability(), Some(principal)).await
+    }
+
+    async fn connect_as(
+        server: impl ServerHandler,
+        era: Era,
+        capabilities: Value,
+        principal: Option<Principal>,
+    ) -> Self {
         let (ours, theirs) = duplex(1 << 20);
         let wire = Arc::new(MemoryWire::new(ours));
+        let transport = SignedIn { transport: theirs.into_transport(), principal };
         // `serve` returns after the first message of the client, and the server stops when the client is dropped.
         tokio::spawn(async move {
-            if let Ok(running) = server.serve(theirs).await {
+            if let Ok(running) = server.serve(transport).await {
                 let _ = running.waiting().await;
             }
         });
@@ -180,6 +205,35 @@ impl std::fmt::Debug for Client {
             .field("era", &self.era)
             .field("capabilities", &self.capabilities)
             .finish_non_exhaustive()
+    }
+}
+
+/// The transport of a client that has signed in: each of its requests carries the principal.
+struct SignedIn<T> {
+    transport: T,
+    principal: Option<Principal>,
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for SignedIn<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.transport.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let mut message = self.transport.receive().await?;
+        if let (JsonRpcMessage::Request(request), Some(principal)) = (&mut message, &self.principal) {
+            request.request.extensions_mut().insert(principal.clone());
+        }
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.transport.close().await
     }
 }
 
@@ -404,6 +458,21 @@ impl Asked {
     #[track_caller]
     pub fn schema(&self, key: &str) -> &Value {
         &self.question(key)["params"]["requestedSchema"]
+    }
+
+    /// The values of the options that a field of a form has, in the order in which to show them.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was asked under this key, or if the form has no such field.
+    #[track_caller]
+    pub fn options(&self, key: &str, field: &str) -> Vec<&str> {
+        let schema = &self.schema(key)["properties"][field];
+        assert!(schema.is_object(), "`{key}` has no field `{field}`: {}", self.schema(key));
+        let of = if schema["items"].is_object() { &schema["items"] } else { schema };
+        let list = |keyword: &str| of[keyword].as_array().into_iter().flatten();
+        let titled = list("oneOf").chain(list("anyOf")).map(|option| &option["const"]);
+        list("enum").chain(titled).filter_map(Value::as_str).collect()
     }
 
     /// The state to send back.

@@ -7,6 +7,7 @@ mod gate;
 mod gate_http;
 mod principal;
 mod signatures;
+mod tools;
 
 use rmcp::ServerHandler;
 use rounds::{Rounds, test::Client};

@@ -123,6 +123,23 @@ async fn every_shape_knows_the_caller_in_both_eras() {
 }
 
 #[tokio::test]
+async fn a_client_of_the_test_kit_signs_in() {
+    for era in [rounds::Era::Modern, rounds::Era::Legacy] {
+        let server = Rounds::builder(bank()).legacy(rounds::Legacy::push()).build().unwrap();
+        let client = Client::signed_in(server.clone(), era, Principal::new("ada")).await;
+        for tool in SHAPES {
+            let played = client.play(tool, json!({}), [accept(json!({"sure": true}))]).await;
+            assert_eq!(played.text(), "ada, then ada", "{tool}");
+        }
+    }
+    let server = Rounds::new(bank());
+    let client = Client::signed_in(server.clone(), rounds::Era::Modern, Principal::new("ada")).await;
+    let asked = client.call("linear", json!({})).await.asked();
+    let other = Client::signed_in(server, rounds::Era::Modern, Principal::new("eve")).await;
+    asked.accept("sure", json!({"sure": true})).send(&other).await.frozen();
+}
+
+#[tokio::test]
 async fn a_caller_without_a_principal_has_none() {
     let server = Rounds::builder(bank()).legacy(rounds::Legacy::push()).build().unwrap();
     for client in crate::clients(&server).await {

@@ -175,7 +175,7 @@ async fn a_choice_that_is_gone_when_the_answer_comes_is_not_taken() {
         server.handler().branches.lock().unwrap().retain(|branch| branch != "main");
         let again = asked.accept("branch", json!({"branch": "main"})).send(&client).await.asked();
         assert!(again.message("branch").starts_with("Which branch?"), "{tool}");
-        assert_eq!(again.schema("branch")["properties"]["branch"]["enum"], json!(["fix-login", "old-ui"]), "{tool}");
+        assert_eq!(again.options("branch", "branch"), ["fix-login", "old-ui"], "{tool}");
         let mut leg = again.accept("branch", json!({"branch": "old-ui"})).send(&client).await;
         if let Some(then) = then {
             leg = leg.asked().accept(then, json!({ then: true })).send(&client).await;

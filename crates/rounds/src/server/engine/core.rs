@@ -7,9 +7,7 @@ use std::sync::{
 
 use rmcp::{RoleServer, service::RequestContext};
 
-use super::{
-    admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts,
-};
+use super::{admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{

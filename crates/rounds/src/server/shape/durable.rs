@@ -268,6 +268,9 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// Sends a round without a question, so that the client holds everything recorded so far. What ran before it does
     /// not run again, even if this is the first leg and the client would otherwise have nothing to retry with.
     ///
+    /// The library sends such a round only here. The protocol allows it, but not every host follows it: see
+    /// [the guide](crate::guide::choosing_a_shape). If your users' hosts are not known, ask a question instead.
+    ///
     /// # Errors
     ///
     /// [`FlowError::Diverged`] if another operation was recorded in its place, [`FlowError::TooManyEntries`], and, as
@@ -385,7 +388,8 @@ fn find<S: Send + Sync + 'static>(view: &View) -> Result<Arc<S>, FlowError> {
 /// `router.with_route(durable("book", "Book a trip", book))`.
 ///
 /// The handler is a function of the flow and the arguments. It cannot capture anything, because a captured value would
-/// exist on one instance and not on the next.
+/// exist on one instance and not on the next. For a tool with a title, annotations, icons or an output schema, use
+/// [`durable::tool`](crate::durable::tool).
 ///
 /// # Panics
 ///
@@ -402,10 +406,53 @@ where
     F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
 {
+    durable_tool(Tool::new(name, description, JsonObject::new()), handler)
+}
+
+/// Makes a tool from a durable handler, with everything that a tool of rmcp has. The input schema is that of the
+/// handler's arguments, whatever the tool has.
+///
+/// ```
+/// use rmcp::{Json, handler::server::router::tool::ToolRouter, model::{JsonObject, Tool, ToolAnnotations}, schemars};
+/// use rounds::{Durable, FlowError, durable};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Shop;
+///
+/// #[derive(Deserialize, schemars::JsonSchema)]
+/// struct Order { item: String }
+///
+/// #[derive(Serialize, schemars::JsonSchema)]
+/// struct Receipt { item: String }
+///
+/// async fn buy(flow: Durable<Shop>, order: Order) -> Result<Json<Receipt>, FlowError> {
+///     flow.confirm(format!("Buy {}?", order.item)).await?;
+///     Ok(Json(Receipt { item: order.item }))
+/// }
+///
+/// let tool = Tool::new("buy", "Buys something, after asking", JsonObject::new())
+///     .with_title("Buy")
+///     .with_annotations(ToolAnnotations::new().destructive(true))
+///     .with_output_schema::<Receipt>();
+/// let router: ToolRouter<Shop> = ToolRouter::new().with_route(durable::tool(tool, buy));
+/// assert!(router.has_route("buy"));
+/// ```
+///
+/// # Panics
+///
+/// If the type of the arguments is not a struct, as in rmcp.
+pub fn durable_tool<S, P, R, F, Fut>(tool: Tool, handler: F) -> ToolRoute<S>
+where
+    S: Send + Sync + 'static,
+    P: DeserializeOwned + JsonSchema + Send + 'static,
+    R: IntoCallToolResult,
+    F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
+{
     const { assert!(size_of::<F>() == 0, "a durable handler cannot capture anything: use the server inside `once`") };
-    let schema =
+    let input_schema =
         schema_for_input::<P>().unwrap_or_else(|why| panic!("the arguments of a tool must be a struct: {why}"));
-    ToolRoute::new_dyn(Tool::new(name, description, schema), move |context: ToolCallContext<'_, S>| {
+    ToolRoute::new_dyn(with_input(tool, input_schema), move |context: ToolCallContext<'_, S>| {
         let prepared = prepare::<S>(&context.request_context, "Durable");
         if let Ok((view, _)) = &prepared {
             reach(view, &context.request_context);
@@ -419,6 +466,12 @@ where
             }
         }) as BoxFuture<'_, _>
     })
+}
+
+/// The tool with this input schema.
+pub(super) fn with_input(mut tool: Tool, schema: Arc<JsonObject>) -> Tool {
+    tool.input_schema = schema;
+    tool
 }
 
 /// Makes a prompt from a durable handler, as an ordinary route of rmcp. See [`durable`].

@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, marker::PhantomData, sync::Arc};
 use rmcp::{
     ErrorData,
     handler::server::tool::{IntoCallToolResult, ToolCallContext, ToolRoute, schema_for_input},
-    model::{CallToolResponse, InputRequests, InputRequiredResult, Tool},
+    model::{CallToolResponse, InputRequests, InputRequiredResult, JsonObject, Tool},
     schemars::JsonSchema,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    durable::{prepare, read_arguments},
+    durable::{prepare, read_arguments, with_input},
     inquiry::{Subject, read_result},
     posed::{DeclaredQuestion, SettledQuestion},
 };
@@ -29,8 +29,7 @@ use crate::{
 #[doc = include_str!("docs/steps.md")]
 #[must_use = "steps become a tool with `finish` and `build`"]
 pub struct Steps<S, P, C = ()> {
-    name: String,
-    description: String,
+    tool: Tool,
     names: Vec<String>,
     run: Run<S, P, C>,
     refused: Option<RefusalRule<S, P>>,
@@ -73,8 +72,14 @@ where
 {
     /// Starts a tool with this name and no step yet. The arguments of the call are a `P`.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::of(Tool::new(name.into(), description.into(), JsonObject::new()))
+    }
+
+    /// Starts this tool, with the title, annotations, icons and output schema that it has, and no step yet. Its input
+    /// schema becomes that of `P`.
+    pub fn of(tool: Tool) -> Self {
         let run: Run<S, P, ()> = Arc::new(|_| Box::pin(std::future::ready(Ok(()))));
-        Self { name: name.into(), description: description.into(), names: vec![], run, refused: None }
+        Self { tool, names: vec![], run, refused: None }
     }
 }
 
@@ -149,7 +154,7 @@ where
                 next(at, key, so_far).await
             })
         });
-        Steps { name: self.name, description: self.description, names: self.names, run, refused: self.refused }
+        Steps { tool: self.tool, names: self.names, run, refused: self.refused }
     }
 
     /// Sets the rule that ends the call when the user declines or dismisses a step. The rule gets the step's name. It
@@ -179,7 +184,7 @@ where
         F: Fn(Step<S, P>, C) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
     {
-        let Self { name, description, names, run, refused } = self;
+        let Self { tool, names, run, refused } = self;
         let finish = Arc::new(finish);
         let call = move |context: ToolCallContext<'_, S>| {
             let (prepared, arguments) =
@@ -198,7 +203,7 @@ where
             }) as BoxFuture<'static, _>
         };
         let schema = schema_for_input::<P>();
-        Finished { name, description, names, schema, call: Box::new(call) }
+        Finished { tool, names, schema, call: Box::new(call) }
     }
 }
 
@@ -225,10 +230,9 @@ impl Halt {
 /// Steps with a finish, ready to become a tool.
 #[must_use = "it becomes a tool with `build`"]
 pub struct Finished<S> {
-    name: String,
-    description: String,
+    tool: Tool,
     names: Vec<String>,
-    schema: Result<Arc<rmcp::model::JsonObject>, String>,
+    schema: Result<Arc<JsonObject>, String>,
     call: Box<dyn StepsHandler<S>>,
 }
 
@@ -251,11 +255,11 @@ impl<S: Send + Sync + 'static> Finished<S> {
     pub fn build(self) -> Result<ToolRoute<S>, StepsError> {
         let mut seen = BTreeSet::new();
         if let Some(name) = self.names.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(StepsError::DuplicateStep { tool: self.name, step: name.clone() });
+            return Err(StepsError::DuplicateStep { tool: self.tool.name.into_owned(), step: name.clone() });
         }
-        let schema = self.schema.map_err(|why| StepsError::Arguments { tool: self.name.clone(), why })?;
+        let schema = self.schema.map_err(|why| StepsError::Arguments { tool: self.tool.name.to_string(), why })?;
         let call = self.call;
-        Ok(ToolRoute::new_dyn(Tool::new(self.name, self.description, schema), move |context| call(context)))
+        Ok(ToolRoute::new_dyn(with_input(self.tool, schema), move |context| call(context)))
     }
 }
 
@@ -437,13 +441,13 @@ impl<S, P> std::fmt::Debug for Step<S, P> {
 
 impl<S, P, C> std::fmt::Debug for Steps<S, P, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Steps").field("name", &self.name).field("steps", &self.names).finish_non_exhaustive()
+        f.debug_struct("Steps").field("name", &self.tool.name).field("steps", &self.names).finish_non_exhaustive()
     }
 }
 
 impl<S> std::fmt::Debug for Finished<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Finished").field("name", &self.name).field("steps", &self.names).finish_non_exhaustive()
+        f.debug_struct("Finished").field("name", &self.tool.name).field("steps", &self.names).finish_non_exhaustive()
     }
 }
 
