@@ -29,7 +29,7 @@ use super::{
         limits::Limits,
         observe::{Observe, RefusalLog},
         principal::Identify,
-        targets::Targets,
+        targets::{Pushes, Targets},
     },
     rounds::Rounds,
     seal::{FlowId, Format, KeyRing},
@@ -55,6 +55,7 @@ pub struct RoundsBuilder<H> {
     pub(super) relay: Option<Arc<dyn Relay>>,
     pub(super) legacy: Legacy,
     pub(super) legacy_for: HashMap<String, Legacy>,
+    pub(super) pushes: Pushes,
     pub(super) observers: Vec<Box<dyn Observe>>,
     pub(super) confirm: Option<Confirm>,
     /// The first declared type that no form can ask for.
@@ -248,6 +249,77 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Asks modern clients what the handlers request of their peer: `elicitation/create`, `sampling/createMessage` and
+    /// `roots/list`, sent through `context.peer` or a clone of it from a tool, a prompt or a resource. A server that
+    /// was written for rmcp alone then asks clients of both eras, without a change to its handlers.
+    ///
+    /// ```
+    /// use rmcp::{
+    ///     Peer, RoleServer, ServerHandler, elicit_safe, handler::server::router::tool::ToolRouter, schemars, tool,
+    ///     tool_handler, tool_router,
+    /// };
+    /// use rounds::{Rounds, test::Client};
+    /// use serde_json::json;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sure { sure: bool }
+    /// elicit_safe!(Sure);
+    ///
+    /// struct Files { tool_router: ToolRouter<Self> }
+    ///
+    /// #[tool_router]
+    /// impl Files {
+    ///     #[tool(description = "Deletes everything")]
+    ///     async fn delete_all(&self, peer: Peer<RoleServer>) -> String {
+    ///         match peer.elicit::<Sure>("Delete everything?").await {
+    ///             Ok(Some(Sure { sure: true })) => "deleted".to_owned(),
+    ///             _ => "kept".to_owned(),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// #[tool_handler(router = self.tool_router)]
+    /// impl ServerHandler for Files {}
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), rounds::BuildError> {
+    /// let server = Rounds::builder(Files { tool_router: Files::tool_router() }).pushes().build()?;
+    /// # let client = Client::modern(server).await;
+    /// # let asked = client.call("delete_all", json!({})).await.asked();
+    /// # assert_eq!(asked.message("form"), "Delete everything?");
+    /// # assert_eq!(asked.accept("form", json!({"sure": true})).send(&client).await.text(), "deleted");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Such a question has the message and the schema of the request, and in all else it is one of an
+    /// [`Ask`](crate::Ask): its answer is checked, and the round is sealed, bound and single-use, with the same limits
+    /// and deadlines. Requests that are pending when the handler yields form one round. A request that times out in
+    /// rmcp, as with `elicit_with_timeout`, withdraws its question; a future that is dropped does not, because rmcp
+    /// tells no peer of that.
+    ///
+    /// A capability that the request did not declare is missing in `peer.peer_info()`, so rmcp fails as it does
+    /// with any client. A request that rmcp sends without looking, such as `create_elicitation`, fails with `-32021`.
+    /// Everything else that the handler sends goes to the real peer: notifications to the client of the leg in flight,
+    /// under its progress token, and nowhere while no leg is in flight or if the leg came from another instance. The
+    /// peer works until the handler's call ends; after that it is closed.
+    ///
+    /// With a legacy client nothing changes. Each call of a modern client costs a small service of rmcp's, and tens of
+    /// kilobytes while it waits: [`pushes_for`](Self::pushes_for) limits that to the tools that need it. Prefer an
+    /// [`Ask`](crate::Ask) in new handlers; see [Moving a server to rounds](crate::guide::moving).
+    pub fn pushes(mut self) -> Self {
+        self.pushes.all = true;
+        self
+    }
+
+    /// Does the same as [`pushes`](Self::pushes) for one tool, prompt or resource. Call it once for each.
+    ///
+    /// A name that the server does not have is logged, as with [`legacy_for`](Self::legacy_for).
+    pub fn pushes_for(mut self, target: impl Into<String>) -> Self {
+        self.pushes.names.insert(target.into());
+        self
+    }
+
     /// Serves modern clients only. `initialize`, with which a legacy client opens its session, is refused on every
     /// transport with an error that lists the supported protocol versions, and the server keeps no sessions. By default
     /// clients of both eras are served.
@@ -382,7 +454,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
-            targets: Targets::new(self.legacy_for),
+            targets: Targets::new(self.legacy_for, self.pushes),
             observers: self.observers,
             admission: self.confirm.map(|confirm| Box::new(confirm) as Box<dyn Admit>),
             announce_expiry: self.announce_expiry,

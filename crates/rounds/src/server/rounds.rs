@@ -81,6 +81,7 @@ impl<H: ServerHandler> Rounds<H> {
             relay: None,
             legacy: Legacy::default(),
             legacy_for: HashMap::new(),
+            pushes: Default::default(),
             observers: Vec::new(),
             confirm: None,
             unaskable: None,

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::{
-    Peer, RoleServer,
-    model::{ProgressNotificationParam, ProgressToken, RequestMetaObject},
+    Peer, RoleServer, ServiceError,
+    model::{ProgressNotification, ProgressNotificationParam, ProgressToken, RequestMetaObject, ServerNotification},
     service::RequestContext,
 };
 
@@ -44,6 +44,23 @@ impl Link {
     /// Tells it that the call is still under way.
     pub(crate) async fn sign_of_life(&self, message: &str) {
         self.tell(Some(message.to_owned()), |(progress, _)| *progress += STEP).await;
+    }
+
+    /// Passes on a notification of the handler's own. Progress under the token that the handler was `given` is told under the token of
+    /// the leg in flight, if that leg has one.
+    pub(crate) async fn notify(
+        &self,
+        mut notification: ServerNotification,
+        given: Option<&ProgressToken>,
+    ) -> Result<(), ServiceError> {
+        if let ServerNotification::ProgressNotification(ProgressNotification { params, .. }) = &mut notification
+            && given == Some(&params.progress_token)
+        {
+            let Some(told) = &self.told else { return Ok(()) };
+            params.progress_token = told.token.clone();
+            *told.last.lock().unwrap_or_else(PoisonError::into_inner) = (params.progress, params.total);
+        }
+        self.peer.send_notification(notification).await
     }
 
     async fn tell(&self, message: Option<String>, goes_on: impl FnOnce(&mut (f64, Option<f64>))) {

@@ -19,6 +19,7 @@ pub(crate) mod register;
 pub(crate) mod relay;
 mod reply;
 pub(crate) mod route;
+mod stand_in;
 mod stop;
 pub(crate) mod texts;
 pub(crate) mod view;

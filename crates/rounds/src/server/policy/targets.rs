@@ -12,12 +12,20 @@ use rmcp::ServerHandler;
 
 use super::legacy::Legacy;
 
-/// How to serve clients of the legacy era, by target.
+/// How to serve clients of the legacy era, and whose requests become questions, by target.
 pub(crate) struct Targets {
     set: HashMap<String, Legacy>,
+    pushes: Pushes,
     /// Whether there are names that were not found yet, and lists that were not searched yet.
     looks: AtomicBool,
     unknown: Mutex<Unknown>,
+}
+
+/// The targets whose handlers send requests through their peer that are to be asked as rounds.
+#[derive(Default)]
+pub(crate) struct Pushes {
+    pub(crate) all: bool,
+    pub(crate) names: BTreeSet<String>,
 }
 
 /// The names that were not found so far, and the lists that were searched.
@@ -29,16 +37,22 @@ struct Unknown {
 }
 
 impl Targets {
-    pub(crate) fn new(set: HashMap<String, Legacy>) -> Self {
+    pub(crate) fn new(set: HashMap<String, Legacy>, pushes: Pushes) -> Self {
         // A name with a colon is the URI of a resource, and a server need not list its resources.
-        let names: BTreeSet<_> = set.keys().filter(|name| !name.contains(':')).cloned().collect();
+        let named = set.keys().chain(&pushes.names);
+        let names: BTreeSet<_> = named.filter(|name| !name.contains(':')).cloned().collect();
         let looks = AtomicBool::new(!names.is_empty());
-        Self { set, looks, unknown: Mutex::new(Unknown { names, ..Unknown::default() }) }
+        Self { set, pushes, looks, unknown: Mutex::new(Unknown { names, ..Unknown::default() }) }
     }
 
     /// The setting for this target.
     pub(crate) fn get(&self, target: &str) -> Option<Legacy> {
         self.set.get(target).copied()
+    }
+
+    /// Whether requests that this target's handler sends to a modern client become questions.
+    pub(crate) fn pushes(&self, target: &str) -> bool {
+        self.pushes.all || (!self.pushes.names.is_empty() && self.pushes.names.contains(target))
     }
 
     /// Notes that a tool is called. If the handler finds tools by name, every tool can be found by name.
@@ -89,7 +103,7 @@ impl Targets {
         // The handler's own code must not run under the lock.
         let has_prompts = handler.get_info().capabilities.prompts.is_some();
         let is_tool = |name: &String| handler.get_tool(name).is_some();
-        let tools: Vec<_> = self.set.keys().filter(|name| is_tool(name)).collect();
+        let tools: Vec<_> = self.set.keys().chain(&self.pushes.names).filter(|name| is_tool(name)).collect();
         let unknown = {
             let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
             learn(&mut unknown);
@@ -104,10 +118,11 @@ impl Targets {
             std::mem::take(&mut unknown.names)
         };
         for name in unknown {
+            let setting = if self.set.contains_key(&name) { "legacy_for" } else { "pushes_for" };
             tracing::warn!(
                 target: "rounds",
                 name,
-                "`legacy_for` names a target that is neither a tool nor a prompt of this server: the setting has no effect. \
+                "`{setting}` names a target that is neither a tool nor a prompt of this server: the setting has no effect. \
                  Compare the name with those that the server lists"
             );
         }

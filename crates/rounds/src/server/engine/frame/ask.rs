@@ -52,7 +52,7 @@ impl Driver {
     pub(super) fn look_at_questions(&mut self) -> Looked {
         let mut state = self.frame.state();
         state.polling = false;
-        if !self.in_flight || self.handler.is_none() {
+        if !self.in_flight || self.handler.is_none() || state.unsettled {
             return Looked::Nothing;
         }
         if self.frame.is_durable() && (state.woken || !has_budget_remaining()) {

@@ -24,7 +24,7 @@ use std::{
     ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     task::{Wake, Waker},
 };
@@ -70,6 +70,8 @@ pub(crate) struct Frame {
     context_bytes: usize,
     /// How many views of a leg there are. Without one, nothing is left of the context, which has one.
     views: AtomicU32,
+    /// The memory of what was made for the handler beside its future.
+    beside: AtomicUsize,
     /// Whether questions are rejected because the caller has no principal.
     asks_nobody: bool,
     /// What a durable handler has been through. A frame with one is not kept between legs.
@@ -143,7 +145,7 @@ impl Frame {
     }
 
     /// Whether a durable handler is at work just now.
-    fn is_durable(&self) -> bool {
+    pub(super) fn is_durable(&self) -> bool {
         self.journal.get().is_some_and(|journal| journal.is_entered())
     }
 
@@ -167,6 +169,7 @@ impl Frame {
             closed: false,
             polling: false,
             woken: false,
+            unsettled: false,
             waker: None,
         };
         Arc::new(Self {
@@ -181,6 +184,7 @@ impl Frame {
             caller: call.caller.map(Box::new),
             context_bytes: call.context_bytes,
             views: AtomicU32::new(0),
+            beside: AtomicUsize::new(0),
             asks_nobody: call.principal.is_none() && core.requires_principal(),
             journal: OnceLock::new(),
             state: Mutex::new(state),
@@ -361,6 +365,16 @@ impl Frame {
         at_work
     }
 
+    /// Says whether the handler's questions are complete. Until they are, none of them is sent.
+    pub(super) fn settle(&self, settled: bool) {
+        self.state().unsettled = !settled;
+    }
+
+    /// Says how much memory is kept for the handler beside its future.
+    pub(super) fn keep_beside(&self, bytes: usize) {
+        self.beside.store(bytes, Ordering::Relaxed);
+    }
+
     /// There is one view more, of a leg from the inside.
     pub(super) fn is_viewed(&self) {
         self.views.fetch_add(1, Ordering::Relaxed);
@@ -386,7 +400,8 @@ impl Frame {
         let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
         let onces = self.onces.get().map_or(0, Effects::bytes);
         let journal = self.journal.get().map_or(0, |journal| journal.kept_bytes());
-        size_of::<Self>() + questions + texts + context + answers + onces + journal
+        let beside = self.beside.load(Ordering::Relaxed);
+        size_of::<Self>() + questions + texts + context + answers + onces + journal + beside
     }
 
     /// How long the user has to answer a round of this call.

@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) polling: bool,
     /// Whether something wants to be polled that was not, since the last poll began.
     pub(super) woken: bool,
+    /// Whether questions of the handler, or answers to it, are on their way to it: what is open is not complete.
+    pub(super) unsettled: bool,
     /// The task that has the driver.
     pub(super) waker: Option<Waker>,
 }

@@ -1,6 +1,6 @@
 //! Running the handler until it ends or asks, while the claim is held.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::{
             frame::{Call, Driver, Frame, Handler, Listener, Resumption, Step},
             legacy::shim,
             link::Link,
+            stand_in::StandIn,
             view::View,
             weight,
         },
@@ -76,6 +77,10 @@ impl Leg<'_> {
         let handler = handler.clone();
         let (frame, era) = (view.frame.clone(), self.peer.era);
         let called: Handler = match era {
+            Era::Modern if self.core.targets.pushes(&self.binding.target) => {
+                self.event(&Station::Started);
+                stood_in(handler, given, view)
+            }
             Era::Modern if admission::is_admitted_first::<X>(&view) => {
                 view.put(&mut given.1);
                 self.event(&Station::Started);
@@ -224,14 +229,19 @@ pub(super) fn call<X: Exchange, H: ServerHandler>(
 fn admitted<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
     let (frame, round) = (view.frame.clone(), view.round.number);
     Box::pin(async move {
-        let admitted = Box::pin(admission::admit(&*handler, &given.0, &given.1, &view)).await;
-        drop(view);
-        let returned = match admitted {
-            Ok(()) => call(&*handler, given).await,
-            Err(error) => Err(error),
-        };
+        let returned = admit_and_call(&*handler, given, view).await;
         frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
     })
+}
+
+async fn admit_and_call<X: Exchange, H: ServerHandler>(
+    handler: &H,
+    given: Given<X>,
+    view: Arc<View>,
+) -> Result<X::Response, ErrorData> {
+    Box::pin(admission::admit(handler, &given.0, &given.1, &view)).await?;
+    drop(view);
+    call(handler, given).await
 }
 
 /// Calls a handler for a client of the legacy era. Not inlined: every call of its callers would reserve
@@ -241,6 +251,25 @@ pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Giv
     Box::pin(async move {
         let (request, context) = *given;
         shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
+    })
+}
+
+/// Calls a handler of a modern client with a stand-in for its peer. Not inlined, for the same reason.
+#[inline(never)]
+fn stood_in<X: Exchange, H: ServerHandler>(handler: Arc<H>, mut given: Given<X>, view: Arc<View>) -> Handler {
+    let stand_in = StandIn::put(&view.frame, &mut given.1);
+    view.put(&mut given.1);
+    let (frame, round) = (view.frame.clone(), view.round.number);
+    if admission::is_admitted_first::<X>(&view) {
+        return Box::pin(async move {
+            let returned = stand_in.attend(pin!(admit_and_call(&*handler, given, view))).await;
+            frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
+        });
+    }
+    drop(view);
+    boxed(|| async move {
+        let returned = stand_in.attend(pin!(call(&*handler, given))).await;
+        frame.came_to(round, returned).0.map(|response| Box::new(response.into()))
     })
 }
 
