@@ -9,6 +9,7 @@ mod basic_multiround;
 mod book_flight;
 mod delete_branch;
 mod deploy;
+mod old_style;
 mod orders;
 mod refund_order;
 mod travel;
@@ -48,14 +49,16 @@ use crate::airline::InMemory;
 pub use crate::airline::{Airline, Counted, PRICE};
 
 /// The gallery, ready to be wrapped. `weather_a` and `weather_lowlevel` are written for modern clients only, and the
-/// server pushes their question to legacy clients.
+/// server pushes their question to legacy clients. `delete_all` is written for legacy clients only, and the server asks
+/// modern clients what it pushes.
 pub fn rounds() -> RoundsBuilder<Gallery> {
     rounds_with(Gallery::new())
 }
 
 /// The same for a gallery that the caller has created.
 pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
-    Rounds::builder(gallery).legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push())
+    let builder = Rounds::builder(gallery).pushes_for("delete_all");
+    builder.legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push())
 }
 
 /// One server with every tool of the gallery.
@@ -104,6 +107,7 @@ impl Gallery {
             + Self::basic_multiround_tools()
             + Self::deploy_tools()
             + Self::delete_branch_tools()
+            + Self::old_style_tools()
             + Self::book_flight_tools()
             + Self::airline_tools()
             + Self::refund_order_tools()

@@ -8,6 +8,7 @@ mod delete_branch;
 mod deploy;
 mod forgery;
 mod no_way_back;
+mod old_style;
 mod refund_order;
 mod resolve_work_item;
 mod shapes;

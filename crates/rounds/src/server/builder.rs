@@ -286,8 +286,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// let server = Rounds::builder(Files { tool_router: Files::tool_router() }).pushes().build()?;
     /// # let client = Client::modern(server).await;
     /// # let asked = client.call("delete_all", json!({})).await.asked();
-    /// # assert_eq!(asked.message("form"), "Delete everything?");
-    /// # assert_eq!(asked.accept("form", json!({"sure": true})).send(&client).await.text(), "deleted");
+    /// # assert_eq!(asked.message("sure"), "Delete everything?");
+    /// # assert_eq!(asked.accept("sure", json!({"sure": true})).send(&client).await.text(), "deleted");
     /// # Ok(())
     /// # }
     /// ```

@@ -16,19 +16,19 @@ async fn a_request_through_the_peer_is_a_question_of_a_round() {
     let stage = stage(delete_all);
     let client = stage.modern().await;
     let asked = client.call("delete_all", json!({})).await.asked();
-    assert_eq!(asked.keys(), ["form"]);
+    assert_eq!(asked.keys(), ["sure"]);
     assert_eq!(
-        asked.question("form"),
+        asked.question("sure"),
         &json!({"method": "elicitation/create", "params": {
             "mode": "form", "message": "Delete everything?",
             "requestedSchema": {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"],
-                "$schema": asked.schema("form")["$schema"], "title": "Sure"},
+                "$schema": asked.schema("sure")["$schema"], "title": "Sure"},
         }}),
         "and nothing of what rmcp adds to a request"
     );
-    let why = asked.accept("form", json!({"sure": true})).send(&client).await.asked();
-    assert_eq!(why.message("form"), "Why?");
-    let done = why.accept("form", json!({"why": "space"})).send(&client).await;
+    let why = asked.accept("sure", json!({"sure": true})).send(&client).await.asked();
+    assert_eq!(why.message("why"), "Why?");
+    let done = why.accept("why", json!({"why": "space"})).send(&client).await;
     assert_eq!(done.text(), "deleted, because space");
     assert_eq!(stage.events.runs("delete_all"), 1);
     assert_eq!(stage.server.waiting_calls(), 0);
@@ -41,10 +41,10 @@ async fn a_decline_and_a_cancel_reach_the_handler_as_rmcp_has_them() {
     for answer in ["decline", "cancel"] {
         let asked = client.call("delete_all", json!({})).await.asked();
         let hostile = json!({"action": answer, "content": {"sure": true}});
-        assert_eq!(asked.retry().respond("form", hostile).send(&client).await.text(), "kept");
+        assert_eq!(asked.retry().respond("sure", hostile).send(&client).await.text(), "kept");
     }
     let asked = client.call("delete_all", json!({})).await.asked();
-    assert_eq!(asked.accept("form", json!({"sure": false})).send(&client).await.text(), "kept");
+    assert_eq!(asked.accept("sure", json!({"sure": false})).send(&client).await.text(), "kept");
 }
 
 #[tokio::test]
@@ -62,8 +62,8 @@ async fn the_same_handler_asks_a_legacy_client_over_its_connection() {
 async fn prompts_and_resources_ask_too() {
     let client = stage(delete_all).modern().await;
     for first in [client.prompt("delete_all", json!({})).await, client.read("files://all").await] {
-        let why = first.asked().accept("form", json!({"sure": true})).send(&client).await.asked();
-        let done = why.accept("form", json!({"why": "space"})).send(&client).await;
+        let why = first.asked().accept("sure", json!({"sure": true})).send(&client).await.asked();
+        let done = why.accept("why", json!({"why": "space"})).send(&client).await;
         assert_eq!(done.text(), "deleted, because space");
     }
 }
@@ -119,7 +119,7 @@ async fn a_later_leg_that_declares_less_is_not_asked() {
     let client = stage.modern().await;
     let asked = client.call("sure", json!({})).await.asked();
     let less = client.declaring(json!({"elicitation": {"url": {}}}));
-    assert_eq!(asked.accept("form", json!({"sure": true})).send(&less).await.text(), "1 true");
+    assert_eq!(asked.accept("sure", json!({"sure": true})).send(&less).await.text(), "1 true");
 }
 
 #[tokio::test]

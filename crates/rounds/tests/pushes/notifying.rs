@@ -34,7 +34,7 @@ async fn progress_is_told_under_the_token_of_the_leg_in_flight() {
     let call = json!({"name": "reports", "_meta": {"progressToken": "first"}});
     let asked = client.request("tools/call", call).await.asked();
     let second = json!({"progressToken": "second"});
-    let done = asked.accept("form", json!({"sure": true})).with("_meta", second).send(&client).await;
+    let done = asked.accept("sure", json!({"sure": true})).with("_meta", second).send(&client).await;
     assert_eq!(done.text(), "done");
     assert_eq!(progress(&client), [(json!("first"), json!(1.0)), (json!("second"), json!(2.0))]);
 }
@@ -44,7 +44,7 @@ async fn a_leg_without_a_token_is_told_no_progress() {
     let client = stage(reports).modern().await;
     let call = json!({"name": "reports", "_meta": {"progressToken": "first"}});
     let asked = client.request("tools/call", call).await.asked();
-    let answered = asked.accept("form", json!({"sure": true})).with("_meta", json!({}));
+    let answered = asked.accept("sure", json!({"sure": true})).with("_meta", json!({}));
     assert_eq!(in_time(answered.send(&client)).await.text(), "done");
     assert_eq!(progress(&client), [(json!("first"), json!(1.0))]);
 }
@@ -69,7 +69,7 @@ async fn a_notification_between_two_legs_goes_nowhere_and_does_not_fail() {
     let client = stage.modern().await;
     let asked = client.call("sure", json!({})).await.asked();
     in_time(was_notified).await.unwrap().unwrap();
-    assert_eq!(asked.accept("form", json!({"sure": true})).send(&client).await.text(), "true");
+    assert_eq!(asked.accept("sure", json!({"sure": true})).send(&client).await.text(), "true");
     assert!(client.notifications().is_empty());
 }
 

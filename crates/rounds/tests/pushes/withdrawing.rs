@@ -22,9 +22,9 @@ async fn a_request_that_times_out_withdraws_its_question() {
     });
     let client = stage.modern().await;
     let asked = client.call("sure", json!({})).await.asked();
-    assert_eq!(asked.message("form"), "Sure?");
+    assert_eq!(asked.message("sure"), "Sure?");
     tokio::time::sleep(Duration::from_secs(31)).await;
-    let second = asked.accept("form", json!({"sure": true})).send(&client).await.asked();
+    let second = asked.accept("sure", json!({"sure": true})).send(&client).await.asked();
     assert_eq!(second.keys().len(), 1, "the first is not asked again: {second:?}");
     let key = second.keys()[0].to_owned();
     assert_eq!(second.message(&key), "Then why?");

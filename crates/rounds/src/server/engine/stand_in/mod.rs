@@ -46,7 +46,7 @@ const SERVICE: usize = 40 * 1024;
 
 /// How often in a row a handler may be put off by tokio before its questions are asked all the same. A handler that never comes to rest is
 /// not to keep its questions from being asked.
-const MOST_PUT_OFF: u32 = 16;
+const MOST_PUT_OFF: u32 = 64;
 
 /// The stand-in of one call.
 pub(super) struct StandIn {
@@ -137,7 +137,7 @@ impl StandIn {
 
     /// Whether the handler has only yielded because tokio lets a task do no more in one poll.
     fn is_put_off(&mut self) -> bool {
-        let put_off = !has_budget_remaining() && self.line.wants_poll() && self.put_off < MOST_PUT_OFF;
+        let put_off = !has_budget_remaining() && self.put_off < MOST_PUT_OFF;
         self.put_off = if put_off { self.put_off + 1 } else { 0 };
         put_off
     }

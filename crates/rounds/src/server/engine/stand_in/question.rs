@@ -171,14 +171,8 @@ impl Question {
 }
 
 fn open(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result<Opened, FlowError> {
-    let key = match kind {
-        QuestionKind::Form => "form",
-        QuestionKind::Url => "url",
-        QuestionKind::Sample => "sample",
-        QuestionKind::Roots => "roots",
-    };
     let question = OpenQuestion {
-        key: key.into(),
+        key: key(kind, &request).into(),
         kind,
         form: None,
         digest: None,
@@ -187,6 +181,23 @@ fn open(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result
         request: Some(Box::new(request)),
     };
     frame.open(question, true)
+}
+
+/// The key of a question: the field of a form with one field, and otherwise the kind of the question.
+fn key(kind: QuestionKind, request: &InputRequest) -> &str {
+    match kind {
+        QuestionKind::Form => only_field(request).unwrap_or("form"),
+        QuestionKind::Url => "url",
+        QuestionKind::Sample => "sample",
+        QuestionKind::Roots => "roots",
+    }
+}
+
+fn only_field(request: &InputRequest) -> Option<&str> {
+    let InputRequest::Elicitation(request) = request else { return None };
+    let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = &request.params else { return None };
+    let mut fields = requested_schema.properties.keys();
+    fields.next().filter(|_| fields.next().is_none()).map(String::as_str)
 }
 
 fn failed(id: RequestId, error: FlowError) -> RxJsonRpcMessage<RoleServer> {
