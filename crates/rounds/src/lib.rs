@@ -208,6 +208,12 @@ pub mod round {
     pub use crate::server::shape::Questions;
 }
 
+/// Servers that are a `Service<RoleServer>` of rmcp's and not a `ServerHandler`.
+#[cfg(feature = "server")]
+pub mod service {
+    pub use crate::server::service::AnyService;
+}
+
 /// The parts of [`Steps`].
 #[cfg(feature = "server")]
 pub mod steps {

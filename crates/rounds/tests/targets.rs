@@ -1,4 +1,4 @@
-//! A name that was given to `legacy_for` and that no tool has causes one warning.
+//! A name that was given to `legacy_for` or `pushes_for` and that no tool has causes one warning.
 //!
 //! The only test in this file, because `tracing` caches for the whole process which events are enabled.
 
@@ -110,5 +110,10 @@ async fn a_target_that_nothing_has_is_warned_of_once_the_tools_are_known() {
     assert_eq!(warned(&log), Vec::<String>::new(), "the name may be that of a prompt");
     let _ = client.request("prompts/list", json!({})).await;
     let warnings = warned(&log);
+    assert_eq!((warnings.len(), named(&warnings, "cok")), (1, 1), "{warnings:?}");
+
+    let server = Rounds::builder(Kitchen(Kitchen::tool_router())).pushes_for("cook").pushes_for("cok");
+    let _ = Client::modern(server.build().unwrap()).await.request("tools/list", json!({})).await;
+    let warnings: Vec<_> = log.take().lines().filter(|line| line.contains("pushes_for")).map(str::to_owned).collect();
     assert_eq!((warnings.len(), named(&warnings, "cok")), (1, 1), "{warnings:?}");
 }

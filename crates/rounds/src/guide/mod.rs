@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`first_server`] | how to write a server that asks, run it and call it |
 //! | [`examples`] | which complete program shows what, for which server and which client |
+//! | [`moving`] | how a server that exists moves here, from one line on |
 //! | [`choosing_a_shape`] | which of the five ways to write a handler fits |
 //! | [`forms`] | what a question can ask for, and how answers are checked |
 //! | [`testing`] | how to test a handler without a network and without waiting |
@@ -37,6 +38,7 @@ macro_rules! page {
 
 page!(first_server, "first_server.md");
 page!(examples, "examples.md");
+page!(moving, "moving.md");
 page!(choosing_a_shape, "choosing_a_shape.md");
 page!(forms, "forms.md");
 page!(testing, "testing.md");
@@ -56,9 +58,10 @@ mod tests {
         ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
     }
 
-    const PAGES: [(&str, &str); 13] = pages![
+    const PAGES: [(&str, &str); 14] = pages![
         "first_server",
         "examples",
+        "moving",
         "choosing_a_shape",
         "forms",
         "testing",

@@ -12,6 +12,7 @@ pub mod ledger;
 pub(crate) mod policy;
 mod rounds;
 pub(crate) mod seal;
+pub(crate) mod service;
 pub(crate) mod shape;
 #[cfg(feature = "http")]
 mod streamable_http;
