@@ -34,6 +34,12 @@ pub fn declare_everything() -> model::ClientConfig {
     model::ClientConfig::new(capabilities, model::Implementation::from_build_env())
 }
 
+/// The builder of a server that is wrapped. With `RMCP_PUSHES`, modern clients are asked what its handlers request of their peer.
+fn builder<H: ServerHandler>(handler: H) -> rounds::RoundsBuilder<H> {
+    let builder = rounds::Rounds::builder(handler);
+    if std::env::var_os("RMCP_PUSHES").is_some() { builder.pushes() } else { builder }
+}
+
 /// Counts a server that was wrapped: writes a byte to the file that `RMCP_WRAPPED` names. Some of the tests start processes, so a number in
 /// memory would not do.
 fn count() {

@@ -19,7 +19,7 @@ impl<H: ServerHandler> Wrap<RoleServer> for H {
 
     fn wrap(self) -> Rounds<H> {
         super::count();
-        Rounds::new(self)
+        super::builder(self).build().expect("the defaults fit together")
     }
 }
 

@@ -49,7 +49,7 @@ impl<S: ServerHandler, M: SessionManager> StreamableHttpService<S, M> {
         let endpoint = env::var_os("RMCP_ENDPOINT").is_some();
         if endpoint && is_default(&sessions) {
             let make = move || factory().expect("the factory makes a handler");
-            let server = Rounds::builder(make()).per_flow(make).build().expect("the defaults fit together");
+            let server = crate::builder(make()).per_flow(make).build().expect("the defaults fit together");
             return Self(Lane::Endpoint(Endpoint::new(&server, config)));
         }
         let first = Arc::new(Mutex::<Option<Rounds<S>>>::default());
@@ -59,7 +59,10 @@ impl<S: ServerHandler, M: SessionManager> StreamableHttpService<S, M> {
             // A handler for each call of the factory, as without us, and one core for all of them.
             let server = match &*first {
                 Some(first) => first.with_handler(handler),
-                None => first.insert(Rounds::new(handler)).clone(),
+                None => {
+                    let server = crate::builder(handler).build().expect("the defaults fit together");
+                    first.insert(server).clone()
+                }
             };
             Ok(server)
         };

@@ -13,7 +13,7 @@ pub(super) const SERVERS: usize = 262;
 pub(super) const DIFFERENT: [Difference; 2] = [
     Difference {
         tests: &["test_mrtr_behavior::old_protocol_rejects_input_required"],
-        with: &[Http::Rmcp, Http::Endpoint],
+        with: &[Http::Rmcp, Http::Endpoint, Http::Pushes],
         why: "on purpose: when a handler asks a client of the legacy era, rmcp answers with -32600, and `Rounds` with \
               a tool error",
     },
@@ -37,6 +37,8 @@ pub(super) enum Http {
     Rmcp,
     /// The `Endpoint` of rounds-http.
     Endpoint,
+    /// rmcp's again, and every handler's peer is a stand-in for modern clients.
+    Pushes,
 }
 
 /// A difference in the behaviour of a wrapped server.

@@ -46,10 +46,12 @@ pub(crate) fn steps(root: &Path, built: &Path) -> Vec<Step> {
     let build = Step::cargo("build them, with every server inside a `Rounds`", BUILD);
     let build = place.env().into_iter().fold(build, |build, (name, value)| build.env(name, value));
     let again = place.clone();
+    let with_pushes = place.clone();
     let run = Step::cargo("run them", AGAIN).by(move || place.run(Http::Rmcp));
     let run_again = Step::cargo("run them again, with rounds-http in place of rmcp's HTTP", AGAIN)
         .by(move || again.run(Http::Endpoint));
-    vec![copy, build, run, run_again]
+    let run_pushes = Step::cargo("run them again, with `.pushes()`", AGAIN).by(move || with_pushes.run(Http::Pushes));
+    vec![copy, build, run, run_again, run_pushes]
 }
 
 /// The folders of the tests.
@@ -125,6 +127,10 @@ impl Place {
             Http::Endpoint => {
                 command.env("RMCP_ENDPOINT", "1");
                 Log::new(&self.copy, "endpoint")?
+            }
+            Http::Pushes => {
+                command.env("RMCP_PUSHES", "1");
+                Log::new(&self.copy, "pushes")?
             }
         };
         let ended = in_time(command, LIMIT, &log);

@@ -30,6 +30,7 @@ use std::{
 use rmcp::{
     RoleServer, ServerHandler,
     service::{RequestContext, RunningService, serve_directly},
+    transport::Transport,
 };
 use tokio::task::coop::has_budget_remaining;
 use tracing::{Dispatch, dispatcher::with_default};
@@ -65,10 +66,19 @@ pub(super) struct StandIn {
 impl StandIn {
     /// Puts a stand-in into the context of a call. From here on the real peer is reached through the frame.
     pub(super) fn put(frame: &Arc<Frame>, context: &mut RequestContext<RoleServer>) -> Self {
+        Self::put_over(frame, context, |wire| wire)
+    }
+
+    /// The same over another transport, which has the wire.
+    fn put_over<T: Transport<RoleServer> + 'static>(
+        frame: &Arc<Frame>,
+        context: &mut RequestContext<RoleServer>,
+        transport: impl FnOnce(Wire) -> T,
+    ) -> Self {
         frame.reach(context);
         let (client, info) = Client::of(context, frame);
         let line = Arc::new(Line::new(frame.clone(), context.meta.get_progress_token()));
-        let wire = Wire(line.clone());
+        let wire = transport(Wire(line.clone()));
         // The service outlives the leg, and must not keep the leg's span open.
         let service = with_default(&Dispatch::none(), || serve_directly(Nobody, wire, Some(info)));
         context.peer = service.peer().clone();
@@ -156,3 +166,6 @@ enum Polled<T> {
 struct Nobody;
 
 impl ServerHandler for Nobody {}
+
+#[cfg(all(test, feature = "test"))]
+mod tests;
