@@ -298,8 +298,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
     /// rmcp, as with `elicit_with_timeout`, withdraws its question; a future that is dropped does not, because rmcp
     /// tells no peer of that.
     ///
-    /// A capability that the request did not declare is missing in `peer.peer_info()`, so rmcp fails as it does
-    /// with any client. A request that rmcp sends without looking, such as `create_elicitation`, fails with `-32021`.
+    /// A request that the client did not declare to be capable of fails as it does in rmcp: `elicit` with
+    /// `CapabilityNotSupported`, and one that rmcp sends without looking, such as `create_elicitation`, with the error
+    /// that rmcp has for requests to a modern client.
     /// Everything else that the handler sends goes to the real peer: notifications to the client of the leg in flight,
     /// under its progress token, and nowhere while no leg is in flight or if the leg came from another instance. The
     /// peer works until the handler's call ends; after that it is closed.

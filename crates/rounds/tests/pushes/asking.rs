@@ -104,7 +104,7 @@ fn url(text: &str) -> url::Url {
 async fn a_client_that_declares_nothing_is_asked_nothing() {
     let stage = stage(tries);
     let client = Client::connect(stage.server.clone(), Era::Modern, json!({})).await;
-    assert_eq!(in_time(client.call("tries", json!({}))).await.text(), "true true 0 -32021");
+    assert_eq!(in_time(client.call("tries", json!({}))).await.text(), "true true 0 -32600");
     assert_eq!(stage.asks(), 0);
 }
 

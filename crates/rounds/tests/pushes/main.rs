@@ -6,6 +6,7 @@ mod answers;
 mod asking;
 mod attack;
 mod notifying;
+mod rmcp_client;
 mod services;
 mod together;
 mod withdrawing;

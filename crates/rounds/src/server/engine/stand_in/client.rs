@@ -1,9 +1,9 @@
 //! What the stand-in says of its client: what the request in flight declares.
 
 use rmcp::{
-    Peer, RoleServer,
-    model::{Implementation, InitializeRequestParams, ProtocolVersion, RequestMetaObject},
-    service::RequestContext,
+    ErrorData, Peer, RoleServer, ServiceError,
+    model::{ClientCapabilities, Implementation, InitializeRequestParams, ProtocolVersion, RequestMetaObject},
+    service::{RequestContext, ServiceRole as _},
 };
 
 use crate::server::{
@@ -56,5 +56,14 @@ impl Client {
     /// What it takes of memory that a client has chosen, about.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+/// The error with which rmcp itself fails a request to a modern client.
+pub(super) fn refusal() -> Option<ErrorData> {
+    let info = InitializeRequestParams::new(ClientCapabilities::default(), Implementation::new("unknown", ""));
+    match RoleServer::enforce_outbound_request(Some(&info.with_protocol_version(ProtocolVersion::V_2026_07_28))) {
+        Err(ServiceError::McpError(error)) => Some(error),
+        _ => None,
     }
 }

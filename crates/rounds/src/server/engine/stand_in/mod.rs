@@ -43,7 +43,7 @@ use self::{
 use super::frame::Frame;
 
 /// The memory of rmcp's service for one call: its task, its queues and its peer.
-const SERVICE: usize = 40 * 1024;
+const SERVICE: usize = 26 * 1024;
 
 /// How often in a row a handler may be put off by tokio before its questions are asked all the same. A handler that never comes to rest is
 /// not to keep its questions from being asked.

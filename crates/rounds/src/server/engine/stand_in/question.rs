@@ -17,7 +17,7 @@ use rmcp::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::line::Sent;
+use super::{client, line::Sent};
 use crate::{
     server::{
         engine::{
@@ -200,8 +200,10 @@ fn only_field(request: &InputRequest) -> Option<&str> {
     fields.next().filter(|_| fields.next().is_none()).map(String::as_str)
 }
 
+/// The response to a request that has no answer. What the client did not declare fails as it does in rmcp without this library.
 fn failed(id: RequestId, error: FlowError) -> RxJsonRpcMessage<RoleServer> {
-    JsonRpcMessage::error(error.into(), Some(id))
+    let as_in_rmcp = if error.cannot_ask() { client::refusal() } else { None };
+    JsonRpcMessage::error(as_in_rmcp.unwrap_or_else(|| error.into()), Some(id))
 }
 
 /// What a question says to its user.
