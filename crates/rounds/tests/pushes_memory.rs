@@ -3,8 +3,6 @@
 //!
 //! Alone in its binary, because it counts every allocation of the process.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
 use std::alloc::System;
 
 use rmcp::{

@@ -1,4 +1,4 @@
-//! What a handler requests of its client and no round can ask: it goes to the real peer, as it is.
+//! What a handler requests of its client and no round can ask: it goes to the real peer unchanged.
 
 use rmcp::{
     ErrorData, RoleServer, ServiceError,

@@ -233,7 +233,7 @@ impl Line {
                     self.sent(Sent::Asked(id, Box::new(question)));
                     None
                 }
-                Err(request) => Some(self.forward(id, request)),
+                Err(request) => Some(self.forward(id, *request)),
             },
             JsonRpcMessage::Notification(JsonRpcNotification { notification, .. }) => self.notified(notification),
             // Nothing is requested of the stand-in, so it responds to nothing.

@@ -33,13 +33,13 @@ use crate::{
 /// The request as a question, if it is of a kind that a round can ask.
 ///
 /// The progress token is left out: rmcp adds one to each request, and it belongs to the stand-in.
-pub(super) fn of_request(mut request: ServerRequest) -> Result<InputRequest, ServerRequest> {
+pub(super) fn of_request(mut request: ServerRequest) -> Result<InputRequest, Box<ServerRequest>> {
     let asks = matches!(
         request,
         ServerRequest::ElicitRequest(_) | ServerRequest::CreateMessageRequest(_) | ServerRequest::ListRootsRequest(_)
     );
     if !asks {
-        return Err(request);
+        return Err(Box::new(request));
     }
     let mut meta = std::mem::take(request.get_meta_mut());
     meta.0.0.remove("progressToken");
@@ -62,7 +62,7 @@ pub(super) fn of_request(mut request: ServerRequest) -> Result<InputRequest, Ser
             }
             InputRequest::ListRoots(request)
         }
-        request => return Err(request),
+        request => return Err(Box::new(request)),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The stand-in, step by step: rmcp's loop runs as far as the test lets it.
 
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 use std::{collections::VecDeque, convert::Infallible, pin::pin, sync::Mutex, task::Wake};
 
 use rmcp::{
