@@ -65,6 +65,7 @@ impl Stage {
             target: "tool",
             arguments: None,
             principal: None,
+            caller: None,
             context_bytes: 0,
             answers: None,
             onces: None,
