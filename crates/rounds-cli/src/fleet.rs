@@ -21,9 +21,14 @@ pub(crate) async fn join(url: &str, prefix: &str, instance: &str) -> Result<Roun
         let ledger = RedisLedger::builder(url).prefix(prefix).connect().await?;
         let relay = RedisRelay::builder(url, instance).prefix(prefix).connect().await?;
         let airline = SharedAirline::new(url, prefix)?;
-        Ok(gallery::rounds_with(Gallery::flying(airline)).ledger(ledger).relay(relay))
+        Ok(gallery::rounds_with(Gallery::flying(airline)).ledger(ledger).relay(relay).register())
     };
-    joined.await.map_err(|source: Box<dyn Error + Send + Sync>| Failure::Redis { redis: without_password(url), source })
+    joined.await.map_err(|source: Box<dyn Error + Send + Sync>| failed(url, source))
+}
+
+/// The failure of a Redis at this address.
+pub(crate) fn failed(url: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
+    Failure::Redis { redis: without_password(url), source }
 }
 
 /// The address without its password, for error messages.

@@ -21,6 +21,7 @@ mod duration;
 mod features;
 #[cfg(feature = "redis")]
 mod fleet;
+mod flows;
 mod halt;
 mod http;
 mod keys;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(options) => block_on(serve::serve(*options))??,
         Command::Call(options) => return block_on(call::call(*options))?,
         Command::Resume(options) => return block_on(resume::resume(*options))?,
+        Command::Flows(options) => return block_on(flows::flows(*options))?,
         Command::Keygen => print(&keys::generate()?)?,
         Command::Open(token) => {
             log_to_stderr()?;
@@ -135,10 +137,19 @@ enum Command {
     /// only if you agree, because another person may have written the file.
     #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
     Resume(Box<resume::Options>),
+    /// List the flows that the servers of a store know, show one, or cancel one
+    ///
+    /// A list needs nothing that is sealed: it shows tools, times and statuses. `show` opens arguments, questions,
+    /// answers and the result with the keys. Servers record flows if they keep a register, as `rounds serve` does with a
+    /// store.
+    #[command(verbatim_doc_comment, after_help = flows::EXAMPLES)]
+    Flows(Box<flows::Options>),
     /// Print a new key: 32 random bytes in hex
     ///
     /// A key file has one such key per line. The first key seals, and all keys open. To replace a key, do three steps,
     /// each on all servers: append the new key; move it to the front; after one flow deadline, remove the old key.
+    /// A server that keeps a register refuses to remove a key that open flows use, and says how many there are: answer
+    /// or cancel them (`rounds flows`), or wait until they have ended.
     #[command(verbatim_doc_comment, after_help = "Example:\n  (umask 077; rounds keygen > keys)")]
     Keygen,
     /// Show the contents of a requestState, if you have its key
@@ -159,6 +170,14 @@ enum Failure {
     #[cfg(feature = "redis")]
     #[error("cannot use {redis}")]
     Redis { redis: String, source: Box<dyn Error + Send + Sync> },
+    #[error(transparent)]
+    Flows(#[from] rounds::register::FlowsError),
+    #[error(transparent)]
+    ChangeKeys(#[from] rounds::keys::ChangeKeysError),
+    #[error("there is no flow {0} in this store")]
+    NoFlow(rounds::FlowId),
+    #[error("the flow has ended already: it is {0}")]
+    FlowEnded(rounds::register::FlowStatus),
     #[error("cannot open the token")]
     Token(#[source] Refusal),
     #[error("the token has no journal: only the tokens of durable handlers have one, so leave out --journal")]

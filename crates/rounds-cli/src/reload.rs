@@ -29,7 +29,7 @@ impl Reload {
     pub(crate) fn start(mut self, server: Rounds<Gallery>) {
         tokio::spawn(async move {
             while self.hangup.recv().await.is_some() {
-                self.read(&server);
+                self.read(&server).await;
             }
         });
     }
@@ -46,9 +46,13 @@ impl Reload {
 
 impl Reload {
     #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has this signal"))]
-    fn read(&self, server: &Rounds<Gallery>) {
+    async fn read(&self, server: &Rounds<Gallery>) {
         let read = KeyRing::from_file(&self.file).map_err(Failure::from);
-        let said = match read.and_then(|keys| Ok(server.set_keys(&keys)?)) {
+        let changed = match read {
+            Ok(keys) => server.change_keys(&keys).await.map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
+        let said = match changed {
             Ok(()) => "read the keys again".to_owned(),
             Err(failure) => format!("the keys were not changed: {}", crate::Sentence(&failure)),
         };

@@ -1,0 +1,133 @@
+//! `rounds flows`: listing, showing and cancelling the flows of running servers.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+use rounds_testkit::Redis;
+use serde_json::Value;
+
+/// A server with its store, and a folder with its keys.
+struct Stage {
+    redis: Redis,
+    folder: PathBuf,
+    server: Child,
+    url: String,
+}
+
+fn rounds(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
+    command.args(args).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+impl Stage {
+    fn set() -> Self {
+        let redis = Redis::start();
+        let folder = std::env::temp_dir().join(format!("rounds-flows-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("keys"), rounds(&["keygen"]).output().unwrap().stdout).unwrap();
+        let keys = folder.join("keys").display().to_string();
+        let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--redis", &redis.url(), "--key-file", &keys])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+        let url = loop {
+            let line = lines.next().expect("the server says where it listens").unwrap();
+            if let Some(url) = line.strip_prefix("listening on ") {
+                break url.to_owned();
+            }
+        };
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { redis, folder, server, url }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Calls a tool until it asks, and saves the call.
+    fn ask(&self, tool: &str, saved: &str) {
+        let saved = self.file(saved);
+        let output = rounds(&["call", &self.url, tool, "location=canary-city", "--save", &saved]).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    fn flows(&self, args: &[&str]) -> Output {
+        let (store, keys) = (self.redis.url(), self.file("keys"));
+        let all = [&["flows"], args, &["--store", &store, "--key-file", &keys]].concat();
+        rounds(&all).output().unwrap()
+    }
+
+    fn listed(&self, args: &[&str]) -> Vec<Value> {
+        let output = self.flows(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn flows_are_listed_shown_and_cancelled() {
+    let stage = Stage::set();
+    assert_eq!(said(&stage.flows(&[])), "no flows\n");
+    stage.ask("weather_e", "guard");
+    stage.ask("weather_h", "linear");
+    let all = stage.listed(&[]);
+    assert_eq!(all.len(), 2, "{all:?}");
+    for name in ["id", "tool", "status", "round", "created"] {
+        assert!(!all[0][name].is_null(), "{name}: {:?}", all[0]);
+    }
+    assert!(!format!("{all:?}").contains("canary"), "a list opens nothing");
+    assert_eq!(stage.listed(&["--status", "completed"]).len(), 0);
+    let waiting = stage.listed(&["--status", "waiting", "--tool", "weather_h"]);
+    assert_eq!((waiting.len(), &waiting[0]["tool"], &waiting[0]["round"]), (1, &"weather_h".into(), &1.into()));
+    let id = waiting[0]["id"].as_str().unwrap();
+
+    let shown = said(&stage.flows(&["show", id]));
+    assert!(shown.contains("asked") && shown.contains("canary-city"), "{shown}");
+    let json: Value = serde_json::from_slice(&stage.flows(&["show", id, "--json"]).stdout).unwrap();
+    assert_eq!(json["details"]["arguments"]["location"], "canary-city");
+    let by_name = said(&stage.flows(&["show", json["details"]["flow"].as_str().unwrap()]));
+    assert_eq!(by_name, shown, "a flow is found by its name as well");
+
+    assert_eq!(said(&stage.flows(&["cancel", id])), format!("cancelled {id}\n"));
+    assert_eq!(stage.listed(&["--status", "cancelled"]).len(), 1);
+    let again = stage.flows(&["cancel", id]);
+    assert!(!again.status.success() && said(&again).contains("it is cancelled"), "{}", said(&again));
+    let resumed = rounds(&["resume", &stage.file("linear"), "--answer", "units=metric"]).output().unwrap();
+    assert!(!resumed.status.success() && said(&resumed).contains("no longer accepts"), "{}", said(&resumed));
+    let unknown = stage.flows(&["cancel", &"0".repeat(32)]);
+    assert!(!unknown.status.success() && said(&unknown).contains("there is no flow"), "{}", said(&unknown));
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (args, word) in [
+        (&["flows"][..], "--store URL"),
+        (&["flows", "--store", "redis://127.0.0.1/"], "--key-file FILE"),
+        (&["flows", "show", "12"], "32 hexadecimal digits"),
+        (&["flows", "--status", "sleeping"], "use working, waiting"),
+    ] {
+        let output = rounds(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(said(&output).contains(word), "{args:?}: {}", said(&output));
+    }
+}
