@@ -56,7 +56,7 @@ impl Stage {
     fn ask(&self, tool: &str, saved: &str) {
         let saved = self.file(saved);
         let output = rounds(&["call", &self.url, tool, "location=canary-city", "--save", &saved]).output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(75), "{}", said(&output));
     }
 
     fn flows(&self, args: &[&str]) -> Output {

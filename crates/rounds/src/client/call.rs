@@ -52,6 +52,9 @@ pub struct Call {
     pub(super) meta: JsonObject,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_state: Option<usize>,
+    /// What identifies this call if its first leg is sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) idempotency_key: Option<String>,
     /// The forms that were filled in so far, by the key of their question.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) suggestions: BTreeMap<String, JsonObject>,
@@ -74,7 +77,15 @@ impl Call {
     }
 
     fn new(method: Method, target: String, arguments: Option<JsonObject>) -> Self {
-        Self { method, target, arguments, meta: JsonObject::new(), max_state: None, suggestions: BTreeMap::new() }
+        Self {
+            method,
+            target,
+            arguments,
+            meta: JsonObject::new(),
+            max_state: None,
+            idempotency_key: None,
+            suggestions: BTreeMap::new(),
+        }
     }
 
     /// Sends this with the `_meta` of every leg, for traces and the like. Keys that belong to the protocol are left
@@ -88,6 +99,21 @@ impl Call {
     pub fn with_max_state(mut self, bytes: usize) -> Self {
         self.max_state = Some(bytes);
         self
+    }
+
+    /// Sets the idempotency key of the call: a server of this library that gets the first leg again with the same key
+    /// continues the same flow and sends the same reply. Without this setting, every [`send`](Self::send) has a random
+    /// key of its own, and so has every [`drive`](super::drive).
+    ///
+    /// Servers may refuse keys of fewer than 128 random bits, written as base64url or hex.
+    pub fn with_idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Gives the call a random key if it has none.
+    pub(super) fn identify(&mut self) {
+        self.idempotency_key.get_or_insert_with(random_key);
     }
 
     /// The method: one of three.
@@ -122,6 +148,13 @@ impl Call {
     pub(super) fn max_state(&self) -> usize {
         self.max_state.unwrap_or(MAX_STATE)
     }
+}
+
+/// 128 random bits in hex.
+pub(super) fn random_key() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the operating system provides randomness");
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 /// Prints no answers, which must not be logged.

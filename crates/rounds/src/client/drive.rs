@@ -53,6 +53,9 @@ pub async fn drive<R: Responder + ?Sized>(
     let server = server.into();
     let time = Time::new(server.clock.clone(), &limits);
     let mut drive = Drive { server, next: start.into(), responder, limits, time };
+    if let Start::Call(call) = &mut drive.next {
+        call.identify();
+    }
     let ended = drive.run().await;
     ended.map_err(|stopped| DriveError { stopped: Box::new(stopped), pending: drive.next.into_pending() })
 }

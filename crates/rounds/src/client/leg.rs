@@ -18,10 +18,11 @@ use rmcp::{
 
 use super::{
     BadServer, Call, Pending, SendError, Sent, Server,
+    call::random_key,
     question::{AskedQuestion, Context},
     reply::{LegResponse, QuestionSet},
 };
-use crate::shared::{clock::Timestamp, kind::Method};
+use crate::shared::{clock::Timestamp, kind::Method, wire::IDEMPOTENCY_KEY};
 
 /// The contents of one leg: the call itself, and the state and answers that go with it.
 pub(super) enum ClientLeg<'a> {
@@ -31,7 +32,7 @@ pub(super) enum ClientLeg<'a> {
 
 impl ClientLeg<'_> {
     pub(super) async fn send(self, server: &Server<'_>) -> Result<Sent, SendError> {
-        let result = request(server.peer, self.request(), own_meta(&self.call().meta)).await;
+        let result = request(server.peer, self.request(), self.meta()).await;
         let result = result.map_err(|error| SendError::of(error, self.state().is_some()))?;
         match LegResponse::of(self.call().method, result)? {
             LegResponse::Done(done) => Ok(Sent::Done(done)),
@@ -42,6 +43,16 @@ impl ClientLeg<'_> {
                 Ok(if pending.questions().is_empty() { Sent::Later(pending) } else { Sent::Asks(pending) })
             }
         }
+    }
+
+    /// The caller's `_meta`, and on the first leg the idempotency key.
+    fn meta(&self) -> Option<RequestMetaObject> {
+        let mut meta = own_meta(&self.call().meta);
+        if let Self::First(call) = self {
+            let key = call.idempotency_key.clone().unwrap_or_else(random_key);
+            meta.get_or_insert_default().0.0.insert(IDEMPOTENCY_KEY.to_owned(), key.into());
+        }
+        meta
     }
 
     fn call(&self) -> &Call {
@@ -91,7 +102,8 @@ impl ClientLeg<'_> {
     /// The round after this leg.
     fn pending(&self, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
         match self {
-            Self::First(call) => pending((*call).clone(), 1, asks, server),
+            // The key is that of a first leg: a pending call that is started over is a new one.
+            Self::First(call) => pending(Call { idempotency_key: None, ..(*call).clone() }, 1, asks, server),
             Self::Next(last) => pending(last.start_over(), last.round() + 1, asks, server),
         }
     }

@@ -7,7 +7,7 @@ use rmcp::model::{InputRequest, InputResponses, JsonObject};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::envelope::FlowId;
+use super::envelope::{FlowId, Method};
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,6 +27,17 @@ impl Digest {
     pub(crate) fn of_answers(flow: FlowId, answers: &InputResponses) -> Self {
         let Self(answers) = Self::of_members("answers", answers);
         Self::of_parts("answered", &[&flow.as_bytes()[..], &answers].concat())
+    }
+
+    /// Digest of the arguments of a first leg that has an identity. As with answers, a guess cannot be checked without
+    /// the flow's id.
+    pub(crate) fn of_first_leg(flow: FlowId, arguments: Self) -> Self {
+        Self::of_parts("first", &[&flow.as_bytes()[..], &arguments.0].concat())
+    }
+
+    /// Digest of what is called.
+    pub(crate) fn of_target(method: Method, target: &str) -> Self {
+        Self::of_parts("target", &[method.as_str().as_bytes(), b"\0", target.as_bytes()].concat())
     }
 
     /// Digest of the name of a principal.

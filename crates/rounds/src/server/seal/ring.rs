@@ -273,6 +273,16 @@ impl DerivedKey {
         Self { id, secret }
     }
 
+    /// The name of the flow that a client began with this idempotency key. Without the key of this ring it cannot be
+    /// computed, so that a store cannot check guesses at what was said in the flow.
+    pub(crate) fn flow(&self, principal: Option<Digest>, call: Digest, key: &str) -> [u8; 16] {
+        let (mut flow, who) = ([0; 16], principal.as_ref().map_or(&[][..], |digest| digest.as_bytes()));
+        let info: [&[u8]; 5] =
+            [b"rounds/flow/1\0", &[u8::from(principal.is_some())], who, call.as_bytes(), key.as_bytes()];
+        expand(&self.secret[..], &info, &mut flow);
+        flow
+    }
+
     /// The id of a principal's share in a ledger: the same on every instance with this key, and impossible to compute
     /// without the key.
     pub(crate) fn share(&self, principal: Digest) -> [u8; 16] {

@@ -6,7 +6,7 @@ use rmcp::model::InputResponses;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{Leg, caught, claim::Won};
+use super::{Leg, caught, claim::Won, identity::Identity};
 use crate::server::{
     engine::{
         claim::ClaimGuard,
@@ -41,7 +41,8 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let round = RoundId::UNKNOWN;
-    let mut leg = Leg { core, binding, principal: None, peer, over_http, round, known: false };
+    let mut leg =
+        Leg { core, binding, principal: None, peer, over_http, round, known: false, identity: Identity::None };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {

@@ -4,6 +4,7 @@
 
 mod claim;
 mod errand;
+mod identity;
 mod open;
 mod record;
 mod register;
@@ -29,7 +30,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service:
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use self::{claim::Won, seal::Minted};
+use self::{claim::Won, identity::Identity, seal::Minted};
 use super::{
     answer::Answers,
     core::Core,
@@ -101,6 +102,8 @@ struct Leg<'a> {
     round: RoundId,
     /// Whether the flow is known by now.
     known: bool,
+    /// Whether the client gave this first leg an identity.
+    identity: Identity,
 }
 
 impl<'a> Leg<'a> {
@@ -119,6 +122,7 @@ impl<'a> Leg<'a> {
             over_http: crate::server::engine::core::is_over_http(context),
             round: RoundId::UNKNOWN,
             known: false,
+            identity: Identity::None,
         }
     }
 
@@ -130,7 +134,8 @@ impl<'a> Leg<'a> {
     ) -> Result<X::Response, ErrorData> {
         let opened = given.0.state().take().map(|token| (self.open(&token), token));
         if opened.is_none() {
-            self.of(RoundId::new(self.core.new_flow(), 0));
+            let flow = self.identify(&given.1).unwrap_or_else(|| self.core.new_flow());
+            self.of(RoundId::new(flow, 0));
         }
         let flow = self.known.then_some(self.round.flow);
         let span = Tracing::span(X::METHOD, given.0.target(), &given.1, flow, self.round.number);
@@ -150,7 +155,11 @@ impl<'a> Leg<'a> {
         let sent = given.0.answers().take().unwrap_or_default();
         let depends_on_answers = opened.is_some() || !sent.is_empty();
         let played = match opened {
-            None => self.begin(&handlers.of(self.peer.era), given, sent).await,
+            None => match self.identity {
+                Identity::None => self.begin(&handlers.of(self.peer.era), given, sent).await,
+                Identity::Key => self.begin_once(&handlers.of(self.peer.era), given, sent).await,
+                Identity::Refused(why) => Err(ErrorData::invalid_params(why, None).into()),
+            },
             Some((opened, token)) => match self.opened(opened) {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
