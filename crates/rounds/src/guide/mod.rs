@@ -10,6 +10,7 @@
 //! | [`testing`] | how to test a handler without a network and without waiting |
 //! | [`client`] | how to write the side that is asked |
 //! | [`deploying`] | what one process, a fleet and short-lived workers need |
+//! | [`register`] | which flows wait, and how to look at them and cancel them |
 //! | [`security`] | what holds by default, and what to set for several users |
 //! | [`internals`] | how a handler waits, is replayed, and runs once for each answer |
 //! | [`token`] | what `requestState` contains, byte by byte |
@@ -44,6 +45,7 @@ page!(forms, "forms.md");
 page!(testing, "testing.md");
 page!(client, "client.md");
 page!(deploying, "deploying.md");
+page!(register, "register.md");
 page!(security, "security.md");
 page!(internals, "internals.md");
 page!(token, "token.md");
@@ -67,6 +69,7 @@ mod tests {
         "testing",
         "client",
         "deploying",
+        "register",
         "security",
         "internals",
         "token",

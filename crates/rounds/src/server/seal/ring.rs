@@ -24,6 +24,14 @@ pub(crate) const MIN_KEY_BYTES: usize = 32;
 /// the old one after a flow deadline has passed. [`Rounds::set_keys`](crate::Rounds::set_keys) does each step without a
 /// restart.
 ///
+/// # Retirement
+///
+/// A flow may last up to 30 days, and without the key that sealed its token it cannot continue. A server that keeps a
+/// [register](crate::RoundsBuilder::register) knows which keys open flows use:
+/// [`Rounds::change_keys`](crate::Rounds::change_keys) refuses to remove such a key, and says how many flows use it. Wait
+/// until they have ended, or cancel them. Records of ended flows that a retired key sealed are still listed, and their
+/// sealed parts no longer open.
+///
 /// # Secrets
 ///
 /// Keys are at least 32 bytes, are wiped from memory on drop, and are never printed: `Debug` shows an id for each,

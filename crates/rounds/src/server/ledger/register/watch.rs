@@ -56,3 +56,23 @@ impl Watcher {
         self.changes.closed().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watch_that_falls_behind_ends() {
+        let (watcher, mut watch) = Watch::new();
+        let changed = Changed { id: FlowId::from_bytes([1; 16]), status: FlowStatus::Waiting };
+        for _ in 0..Watch::BUFFER {
+            assert!(watcher.tell(changed));
+        }
+        assert!(!watcher.tell(changed), "the store drops the watcher then");
+        drop(watcher);
+        for _ in 0..Watch::BUFFER {
+            assert_eq!(watch.next().await, Some(changed));
+        }
+        assert_eq!(watch.next().await, None);
+    }
+}
