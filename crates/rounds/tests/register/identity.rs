@@ -3,7 +3,7 @@
 use rmcp::{ServiceExt as _, object};
 use rounds::{
     Principal, Rounds,
-    client::{Call, Host, Sent, scripted},
+    client::{Call, Host, Sent, defaults_only},
     ledger::MemoryLedger,
     register::FlowStatus,
     test::{Client, Clock, Leg},
@@ -107,7 +107,7 @@ async fn our_client_sends_a_key_of_its_own_with_each_call_and_the_same_one_when_
     let (near, far) = tokio::io::duplex(64 << 10);
     let serving = server.clone();
     tokio::spawn(async move { serving.serve(far).await.unwrap().waiting().await });
-    let client = Host::new(scripted()).connect(near).await.unwrap();
+    let client = Host::new(defaults_only()).connect(near).await.unwrap();
     let call = Call::tool("book", object!({"city": "Lisbon"}));
     let flows = async || listed(&server, FlowStatus::Waiting).await.len();
     for count in 1..=2 {
