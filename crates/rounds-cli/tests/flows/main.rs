@@ -5,6 +5,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
 };
@@ -32,6 +33,7 @@ impl Stage {
         let folder = std::env::temp_dir().join(format!("rounds-flows-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("keys"), rounds(&["keygen"]).output().unwrap().stdout).unwrap();
+        std::fs::set_permissions(folder.join("keys"), std::fs::Permissions::from_mode(0o600)).unwrap();
         let keys = folder.join("keys").display().to_string();
         let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--redis", &redis.url(), "--key-file", &keys])
             .stderr(Stdio::piped())
