@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use redis::Client;
+use rounds::ledger::kit::Shares;
 
 use crate::{
     connection::{Away, Connection},
     ledger::RedisLedger,
-    shares::Shares,
 };
 
 /// Configures a [`RedisLedger`]. Made by [`RedisLedger::builder`].

@@ -4,7 +4,10 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, ScriptInvocation, Value};
 use rounds::{
-    ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill},
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill,
+        kit::{Shares, Waiter, Waiting},
+    },
     register::{FlowChange, Register},
     time::{BoxFuture, Timestamp},
 };
@@ -18,8 +21,6 @@ use crate::{
     connection::{Away, Connection},
     register::given_up,
     scripts,
-    shares::Shares,
-    waiting::{Waiter, Waiting},
 };
 
 /// First and longest pause between two looks of a waiting leg at its claim.
@@ -295,7 +296,7 @@ impl RedisLedger {
         let (mut pause, longest) = LOOKS;
         loop {
             tokio::select! {
-                () = waiter.woken.notified() => return,
+                () = waiter.woken() => return,
                 () = sleep(pause) => {}
             }
             if !matches!(self.call(&call).await, Ok(1)) {

@@ -29,9 +29,7 @@ mod ledger;
 mod register;
 mod relay;
 mod scripts;
-mod shares;
 mod subscription;
-mod waiting;
 
 pub use connect::{ConnectError, RedisLedgerBuilder};
 pub use ledger::RedisLedger;

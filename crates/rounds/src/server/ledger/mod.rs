@@ -4,6 +4,7 @@
 //! implementation of [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
 
 mod claim;
+pub mod kit;
 mod memory;
 pub(crate) mod record;
 pub mod register;

@@ -5,11 +5,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use rounds::ledger::ClaimId;
 use tokio::sync::Notify;
 
+use super::super::ClaimId;
+
+/// The waiters of this process, by claim. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting(Arc<Mutex<HashMap<ClaimId, Awaited>>>);
+pub struct Waiting(Arc<Mutex<HashMap<ClaimId, Awaited>>>);
 
 #[derive(Debug, Default)]
 struct Awaited {
@@ -19,19 +21,20 @@ struct Awaited {
 
 impl Waiting {
     /// Registers a waiter until the returned guard is dropped.
-    pub(crate) fn enter(&self, id: ClaimId) -> Waiter {
+    pub fn enter(&self, id: ClaimId) -> Waiter {
         let mut awaited = self.awaited();
         let entry = awaited.entry(id).or_default();
         entry.waiters += 1;
         Waiter { waiting: self.clone(), id, woken: entry.woken.clone() }
     }
 
-    pub(crate) fn is_awaited(&self, id: ClaimId) -> bool {
+    /// Whether a leg of this process waits for the claim.
+    pub fn is_awaited(&self, id: ClaimId) -> bool {
         self.awaited().contains_key(&id)
     }
 
-    /// Wakes the waiters of a claim that has changed, so that they do not wait for their next look at Redis.
-    pub(crate) fn wake(&self, id: ClaimId) {
+    /// Wakes the waiters of a claim that has changed, so that they do not wait for their next look at the store.
+    pub fn wake(&self, id: ClaimId) {
         if let Some(entry) = self.awaited().get(&id) {
             entry.woken.notify_waiters();
         }
@@ -42,10 +45,19 @@ impl Waiting {
     }
 }
 
-pub(crate) struct Waiter {
+/// A leg that waits for a claim, until this is dropped.
+#[derive(Debug)]
+pub struct Waiter {
     waiting: Waiting,
     id: ClaimId,
-    pub(crate) woken: Arc<Notify>,
+    woken: Arc<Notify>,
+}
+
+impl Waiter {
+    /// Resolves when [`Waiting::wake`] is called for the claim after this was polled.
+    pub async fn woken(&self) {
+        self.woken.notified().await;
+    }
 }
 
 impl Drop for Waiter {

@@ -1,20 +1,22 @@
-//! Limits on the memory of a shared Redis that one caller may take. Each instance counts the records that it created,
-//! so counting needs no call to Redis.
+//! Limits on the space in a shared store that one caller may take. Each instance counts the records that it created,
+//! so counting needs no call to the store.
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use rounds::ledger::{LedgerError, PrincipalShare, Retention};
+use super::super::{LedgerError, PrincipalShare, Retention};
 
-pub(crate) struct Shares {
+/// Limits on the bytes of each caller's records in a shared store, counted by the instance that created them.
+#[derive(Debug)]
+pub struct Shares {
     anonymous_limit: usize,
     principal_limit: usize,
     counted: Mutex<Counted>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counted {
     bytes: HashMap<PrincipalShare, usize>,
     /// Bytes that stop counting at a second, by share.
@@ -22,12 +24,17 @@ struct Counted {
 }
 
 impl Shares {
-    pub(crate) fn new(anonymous_limit: usize, principal_limit: usize) -> Self {
+    /// Limits for all callers without a principal together, and for each principal, in bytes.
+    pub fn new(anonymous_limit: usize, principal_limit: usize) -> Self {
         Self { anonymous_limit, principal_limit, counted: Mutex::default() }
     }
 
-    /// Fails if a caller's records would exceed its limit with that many more bytes.
-    pub(crate) fn has_room(&self, keep: Retention, bytes: usize) -> Result<(), LedgerError> {
+    /// Checks that a caller's records stay within its limit with that many more bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Full`] if they would not.
+    pub fn has_room(&self, keep: Retention, bytes: usize) -> Result<(), LedgerError> {
         let (whose, limit) = match keep.share {
             PrincipalShare::Principal(_) => ("the records of one principal", self.principal_limit),
             PrincipalShare::Anonymous => ("the records of callers without a principal", self.anonymous_limit),
@@ -43,7 +50,7 @@ impl Shares {
     }
 
     /// Adds the bytes of a new record to its caller's share.
-    pub(crate) fn add(&self, keep: Retention, bytes: usize) {
+    pub fn add(&self, keep: Retention, bytes: usize) {
         if keep.share == PrincipalShare::Common {
             return;
         }
@@ -89,7 +96,7 @@ fn seconds(millis: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rounds::time::Timestamp;
+    use crate::shared::clock::Timestamp;
 
     fn keep(share: PrincipalShare, now: u64) -> Retention {
         let at = |second| Timestamp::from_millis(second * 1000);
