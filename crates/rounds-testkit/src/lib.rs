@@ -8,6 +8,8 @@ mod fleet;
 #[cfg(feature = "http")]
 mod http;
 mod log;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod relay;
@@ -18,6 +20,8 @@ pub use fleet::Fleet;
 #[cfg(feature = "http")]
 pub use http::{http_client, install_crypto};
 pub use log::Log;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 #[cfg(feature = "redis")]
 pub use redis::Redis;
 pub use relay::{Hub, Wire, Wires};

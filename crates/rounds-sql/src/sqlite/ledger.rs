@@ -1,0 +1,249 @@
+//! The ledger on SQLite.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use rounds::{
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
+        kit::{Shares, Waiter, Waiting},
+    },
+    time::{BoxFuture, Timestamp},
+};
+use tokio::sync::Semaphore;
+
+use super::{
+    open::SqliteLedgerBuilder,
+    steps::{Outcome, Spilled, Step},
+    writer::Writer,
+};
+use crate::{
+    claims::{
+        Bid, GIVEN_BACK, GIVING_BACK, Kept, Key, ROUND_BYTES, changed, give_back, millis, random, released_state,
+        sweep_at_random_times,
+    },
+    error::{OpenError, StoreError},
+};
+
+/// Keeps claims, replies and the other records of a flow in one SQLite file, over restarts of the server.
+///
+/// Clones share the connection. Several processes on the same host may use the same file; hosts may not share it over a
+/// network file system.
+///
+/// # What a commit guarantees
+///
+/// The file is in WAL mode with `synchronous = FULL`: what was acknowledged survives the end of the process and a power
+/// failure. A claimed leg takes two commits, and legs that run at the same time share them.
+///
+/// # When the file cannot be written
+///
+/// A step fails if another process holds the write lock for longer than [the timeout](SqliteLedgerBuilder::timeout), if
+/// the disk is full, or if the file is read-only. The leg then ends with a retryable error, and nothing runs that could
+/// not be claimed. The [`StoreError`] in the log says what to do, and the ledger continues by itself after that.
+///
+/// # One caller among many
+///
+/// If the server tells principals apart, a process limits [the bytes of one
+/// principal](SqliteLedgerBuilder::principal_bytes), and [the bytes of all callers without a
+/// principal](SqliteLedgerBuilder::anonymous_bytes). At its limit a caller gets a retryable error, and other callers are
+/// not affected.
+///
+/// # What the file contains
+///
+/// Digests in place of names and answers, times, and sealed bytes. The guide `rounds::guide::stores` has the schema.
+#[derive(Debug, Clone)]
+pub struct SqliteLedger(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writer: Writer,
+    timeout: Duration,
+    /// Identifies the waiters of this process.
+    instance: [u8; 16],
+    waiting: Waiting,
+    shares: Shares,
+    /// Permits for retrying releases that failed.
+    released: Arc<Semaphore>,
+}
+
+impl SqliteLedger {
+    /// Opens a file with every default, and creates it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], as for [`SqliteLedgerBuilder::open`].
+    pub async fn open(file: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::builder(file).open().await
+    }
+
+    /// Returns a builder, to open a file with a configuration.
+    pub fn builder(file: impl Into<PathBuf>) -> SqliteLedgerBuilder {
+        SqliteLedgerBuilder::new(file.into())
+    }
+
+    pub(super) fn on(writer: Writer, timeout: Duration, shares: Shares) -> Self {
+        let inner = Arc::new(Inner {
+            writer,
+            // A step may wait for the one before it, and then for the file.
+            timeout: timeout * 2,
+            instance: random(),
+            waiting: Waiting::default(),
+            shares,
+            released: Arc::new(Semaphore::new(GIVEN_BACK)),
+        });
+        tokio::spawn(sweep_at_random_times(Arc::downgrade(&inner), Inner::sweep));
+        Self(inner)
+    }
+
+    /// Removes records that have expired. Every process does so about once a minute by itself.
+    pub async fn sweep(&self) {
+        self.0.sweep().await;
+    }
+
+    async fn claim_round(&self, id: ClaimId, request: ClaimRequest) -> Result<Claimed, LedgerError> {
+        let counts = matches!(id.what, ClaimKind::Round(_));
+        let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
+        let (key, bid, instance) = (Key::of(id), Bid::of(&request), self.0.instance);
+        // Registered before the step: if the owner releases the round right after it was seen running, it must find a
+        // waiter.
+        let waiter = self.0.waiting.enter(id);
+        let claimed = match self.0.take(Step::Claim { key, bid, instance, fits: room.is_ok() }).await? {
+            Outcome::Fresh { fence, spilled } => {
+                if counts {
+                    self.0.shares.add(request.keep, ROUND_BYTES);
+                }
+                Claimed::Fresh { fence: fence.try_into().map_err(|_| StoreError::Garbage)?, spilled }
+            }
+            Outcome::Running => Claimed::Running(Box::pin(self.clone().changed(id, waiter))),
+            Outcome::Done(reply) => Claimed::Done(reply),
+            Outcome::AnsweredOtherwise => Claimed::AnsweredOtherwise,
+            Outcome::Dead => Claimed::Dead,
+            Outcome::Full | Outcome::Bool(_) => {
+                return Err(room.err().unwrap_or_else(|| StoreError::Garbage.into()));
+            }
+        };
+        Ok(claimed)
+    }
+
+    async fn changed(self, id: ClaimId, waiter: Waiter) {
+        let is_running = || {
+            let look = Step::Look { key: Key::of(id), instance: self.0.instance };
+            let ledger = self.0.clone();
+            async move { ledger.is(look).await.unwrap_or(false) }
+        };
+        changed(waiter, is_running).await;
+    }
+}
+
+impl Inner {
+    async fn take(&self, step: Step) -> Result<Outcome, StoreError> {
+        self.writer.take(step, self.timeout).await
+    }
+
+    async fn is(&self, step: Step) -> Result<bool, StoreError> {
+        match self.take(step).await? {
+            Outcome::Bool(is) => Ok(is),
+            _ => Err(StoreError::Garbage),
+        }
+    }
+
+    async fn sweep(&self) {
+        loop {
+            match self.is(Step::Sweep).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    return tracing::warn!(target: "rounds", error = &error as &dyn std::error::Error, "expired records could not be removed");
+                }
+            }
+        }
+    }
+
+    fn release(&self, id: ClaimId, fence: Fence, orphan: OwnerLost, unless_awaited: bool) -> Step {
+        let (key, state, instance) = (Key::of(id), released_state(orphan), self.instance);
+        Step::Release { key, fence: fence.into(), state, unless_awaited, instance }
+    }
+}
+
+impl Ledger for SqliteLedger {
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            let (keep, bytes) = (spill.keep, spill.state.len());
+            self.0.shares.has_room(keep, bytes)?;
+            self.0.is(Step::Spill(Spilled::of(spill))).await?;
+            self.0.shares.add(keep, bytes);
+            Ok(())
+        })
+    }
+
+    fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        Box::pin(self.claim_round(id, request))
+    }
+
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        let step = Step::Renew { key: Key::of(id), fence: fence.into(), lease_until: millis(lease_until) };
+        Box::pin(async move { Ok(self.0.is(step).await?) })
+    }
+
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
+            if let Some((keep, bytes)) = spilled {
+                self.0.shares.has_room(keep, bytes)?;
+            }
+            let (key, spent) = (Key::of(id), spent.into_iter().map(Key::of).collect());
+            let step = Step::Settle { key, fence: fence.into(), outcome: reply, spill: spill.map(Spilled::of), spent };
+            let settled = self.0.is(step).await?;
+            if let Some((keep, bytes)) = spilled.filter(|_| settled) {
+                self.0.shares.add(keep, bytes);
+            }
+            self.0.waiting.wake(id);
+            Ok(settled)
+        })
+    }
+
+    fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            if unless_awaited && self.0.waiting.is_awaited(id) {
+                return Ok(true);
+            }
+            let released = self.0.is(self.0.release(id, fence, orphan, unless_awaited)).await;
+            if released.is_err() && !unless_awaited {
+                let ledger = self.0.clone();
+                give_back(&self.0.released, GIVING_BACK, move || {
+                    let ledger = ledger.clone();
+                    async move {
+                        let freed = ledger.is(ledger.release(id, fence, orphan, false)).await.is_ok();
+                        if freed {
+                            ledger.waiting.wake(id);
+                        }
+                        freed
+                    }
+                });
+            }
+            let kept = released?;
+            if !kept {
+                self.0.waiting.wake(id);
+            }
+            Ok(kept)
+        })
+    }
+}
+
+impl Spilled {
+    fn of(spill: Spill) -> Self {
+        Self { key: Key::of(spill.id), keep: Kept::of(spill.keep), state: spill.state }
+    }
+}

@@ -1,0 +1,9 @@
+//! SQLite: one file, for the processes of one host.
+
+mod ledger;
+mod open;
+mod steps;
+mod writer;
+
+pub use ledger::SqliteLedger;
+pub use open::SqliteLedgerBuilder;

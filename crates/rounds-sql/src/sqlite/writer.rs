@@ -1,0 +1,119 @@
+//! The one connection that writes. Steps that arrive while a commit waits for the disk share the next commit.
+
+use std::time::Duration;
+
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    open::connect,
+    steps::{Outcome, Step},
+};
+use crate::error::{OpenError, StoreError};
+
+/// Limit on the steps of one commit.
+const BATCH: usize = 256;
+
+/// A handle to the task that owns the connection. The task ends with the last handle.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    steps: mpsc::Sender<Job>,
+}
+
+#[derive(Debug)]
+struct Job {
+    step: Step,
+    done: oneshot::Sender<Result<Outcome, StoreError>>,
+}
+
+impl Writer {
+    pub(crate) fn start(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
+        let (steps, jobs) = mpsc::channel(4 * BATCH);
+        tokio::spawn(Writing { options, connection: Some(connection) }.run(jobs));
+        Self { steps }
+    }
+
+    /// Takes a step, and returns when it is committed.
+    pub(crate) async fn take(&self, step: Step, timeout: Duration) -> Result<Outcome, StoreError> {
+        let (done, outcome) = oneshot::channel();
+        let taken = async {
+            self.steps.send(Job { step, done }).await.ok()?;
+            outcome.await.ok()
+        };
+        match tokio::time::timeout(timeout, taken).await {
+            Ok(Some(outcome)) => outcome,
+            // The task has ended, because its runtime has.
+            Ok(None) => Err(StoreError::Garbage),
+            Err(_) => Err(StoreError::Silent { after: timeout }),
+        }
+    }
+}
+
+struct Writing {
+    options: SqliteConnectOptions,
+    /// None after a failure that may have broken it.
+    connection: Option<SqliteConnection>,
+}
+
+impl Writing {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut batch = Vec::new();
+        while jobs.recv_many(&mut batch, BATCH).await > 0 {
+            // A caller that no longer waits for a claim must not get one.
+            batch.retain(|job| !(job.done.is_closed() && job.step.is_claim()));
+            if batch.is_empty() {
+                continue;
+            }
+            let unclaimed = self.commit(batch.drain(..)).await;
+            if !unclaimed.is_empty() {
+                // Nothing runs under these claims, so they are free again.
+                let _ = self.apply(&unclaimed).await;
+            }
+        }
+        if let Some(connection) = self.connection {
+            let _ = connection.close().await;
+        }
+    }
+
+    /// Commits a batch, and returns the steps that free claims whose callers have gone meanwhile.
+    async fn commit(&mut self, batch: impl Iterator<Item = Job>) -> Vec<Step> {
+        let (steps, callers): (Vec<_>, Vec<_>) = batch.map(|job| (job.step, job.done)).unzip();
+        let mut unclaimed = Vec::new();
+        match self.apply(&steps).await {
+            Ok(outcomes) => {
+                for ((step, done), outcome) in steps.iter().zip(callers).zip(outcomes) {
+                    if let Err(Ok(outcome)) = done.send(Ok(outcome)) {
+                        unclaimed.extend(step.undone(&outcome));
+                    }
+                }
+            }
+            Err(error) => callers.into_iter().for_each(|done| drop(done.send(Err(error.clone())))),
+        }
+        unclaimed
+    }
+
+    /// Takes all steps in one transaction, or none of them.
+    async fn apply(&mut self, steps: &[Step]) -> Result<Vec<Outcome>, StoreError> {
+        // Not put back after an error: a new connection has no open transaction.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.options, Duration::ZERO).await.map_err(|error| match error {
+                OpenError::Store(error) => error,
+                _ => StoreError::Garbage,
+            })?,
+        };
+        let outcomes = transaction(&mut connection, steps).await.map_err(StoreError::of)?;
+        self.connection = Some(connection);
+        Ok(outcomes)
+    }
+}
+
+async fn transaction(connection: &mut SqliteConnection, steps: &[Step]) -> Result<Vec<Outcome>, sqlx::Error> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let mut outcomes = Vec::with_capacity(steps.len());
+    for step in steps {
+        outcomes.push(step.apply(&mut transaction).await?);
+    }
+    transaction.commit().await?;
+    Ok(outcomes)
+}
