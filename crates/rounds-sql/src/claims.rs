@@ -11,6 +11,7 @@ use rounds::{
     time::Timestamp,
 };
 use tokio::{
+    runtime::Handle,
     sync::Semaphore,
     time::{sleep, timeout},
 };
@@ -162,8 +163,8 @@ pub(crate) fn give_back<F: Future<Output = bool> + Send + 'static>(
     within: Duration,
     mut attempt: impl FnMut() -> F + Send + 'static,
 ) {
-    let Ok(permit) = room.clone().try_acquire_owned() else { return };
-    tokio::spawn(async move {
+    let (Ok(permit), Ok(runtime)) = (room.clone().try_acquire_owned(), Handle::try_current()) else { return };
+    runtime.spawn(async move {
         let giving_back = async {
             let mut pause = Duration::from_millis(100);
             loop {

@@ -44,12 +44,12 @@
 mod claims;
 mod error;
 #[cfg(feature = "postgres")]
-//PG mod postgres;
+mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use error::{OpenError, StoreError};
 #[cfg(feature = "postgres")]
-//PG pub use postgres::{PostgresLedger, PostgresLedgerBuilder};
+pub use postgres::{PostgresLedger, PostgresLedgerBuilder, PostgresRelay, PostgresRelayBuilder};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLedger, SqliteLedgerBuilder};

@@ -84,7 +84,7 @@ impl SqliteLedger {
         let inner = Arc::new(Inner {
             writer,
             // A step may wait for the one before it, and then for the file.
-            timeout: timeout * 2,
+            timeout: timeout.saturating_mul(2),
             instance: random(),
             waiting: Waiting::default(),
             shares,

@@ -68,7 +68,8 @@ impl SqliteLedgerBuilder {
             return Err(OpenError::NoTime);
         }
         create(&self.file)?;
-        let options = options(&self.file, self.timeout);
+        // SQLite counts milliseconds in 32 bits.
+        let options = options(&self.file, self.timeout.min(Duration::from_secs(24 * 60 * 60)));
         let mut connection = connect(&options, self.timeout).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
         let writer = Writer::start(options, connection);

@@ -1,0 +1,353 @@
+//! The ledger on Postgres.
+
+use std::sync::Arc;
+
+use rounds::{
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
+        kit::{Shares, Waiter, Waiting},
+    },
+    time::{BoxFuture, Timestamp},
+};
+use sqlx::{FromRow, query_as};
+use tokio::sync::Semaphore;
+
+use super::{
+    connect::PostgresLedgerBuilder,
+    connections::{Call, Connections},
+};
+use crate::{
+    claims::{
+        Bid, GIVEN_BACK, GIVING_BACK, Kept, Key, ROUND_BYTES, changed, first_fence, give_back, millis, random,
+        released_state, sweep_at_random_times, what,
+    },
+    error::{OpenError, StoreError},
+};
+
+/// Keeps claims, replies and the other records of a flow in Postgres, for all instances of a server.
+///
+/// Every step is one call of a function in the database and one round trip: two for a claimed leg. Clones share the
+/// connections, of which there are eight at most.
+///
+/// # What a commit guarantees
+///
+/// A step has succeeded when Postgres has committed it, with `synchronous_commit` as the database is configured, but
+/// never off. What a failover to a replica can lose is in the guide `rounds::guide::stores`.
+///
+/// # When Postgres is away
+///
+/// Each call ends within [the timeout](PostgresLedgerBuilder::timeout). If it fails, the leg ends with a retryable error,
+/// and nothing runs that could not be claimed. The ledger reconnects by itself. A claim whose reply was lost, or whose
+/// release failed, is freed in the background as soon as Postgres can be reached, within its lease or a minute.
+///
+/// # One caller among many
+///
+/// If the server tells principals apart, an instance limits [the bytes of one
+/// principal](PostgresLedgerBuilder::principal_bytes), and [the bytes of all callers without a
+/// principal](PostgresLedgerBuilder::anonymous_bytes). At its limit a caller gets a retryable error, and other callers
+/// are not affected.
+///
+/// # What Postgres sees
+///
+/// Digests in place of names and answers, times, and sealed bytes. The guide `rounds::guide::stores` has the schema.
+#[derive(Debug, Clone)]
+pub struct PostgresLedger(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    connections: Connections,
+    /// Identifies the waiters of this process.
+    instance: [u8; 16],
+    waiting: Waiting,
+    shares: Shares,
+    /// Permits for freeing claims whose owner never learned of them.
+    abandoned: Arc<Semaphore>,
+    /// Permits for retrying releases that failed.
+    released: Arc<Semaphore>,
+}
+
+/// The reply to a request for a claim.
+#[derive(Debug)]
+struct Reply {
+    outcome: String,
+    fence: Option<i64>,
+    content: Option<Vec<u8>>,
+}
+
+type ReplyRow = (String, Option<i64>, Option<Vec<u8>>);
+
+impl PostgresLedger {
+    /// Connects with every default, to a database such as `postgres://user@127.0.0.1/database`.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], as for [`PostgresLedgerBuilder::connect`].
+    pub async fn connect(url: &str) -> Result<Self, OpenError> {
+        Self::builder(url).connect().await
+    }
+
+    /// Returns a builder, to connect with a configuration.
+    pub fn builder(url: impl Into<String>) -> PostgresLedgerBuilder {
+        PostgresLedgerBuilder::new(url.into())
+    }
+
+    pub(super) fn on(connections: Connections, shares: Shares) -> Self {
+        let inner = Arc::new(Inner {
+            connections,
+            instance: random(),
+            waiting: Waiting::default(),
+            shares,
+            abandoned: Arc::new(Semaphore::new(GIVEN_BACK)),
+            released: Arc::new(Semaphore::new(GIVEN_BACK)),
+        });
+        tokio::spawn(sweep_at_random_times(Arc::downgrade(&inner), Inner::sweep));
+        Self(inner)
+    }
+
+    /// Removes records that have expired. Every instance does so about once a minute by itself.
+    pub async fn sweep(&self) {
+        self.0.sweep().await;
+    }
+
+    async fn claim_round(&self, id: ClaimId, request: ClaimRequest) -> Result<Claimed, LedgerError> {
+        let counts = matches!(id.what, ClaimKind::Round(_));
+        let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
+        let (bid, claimant) = (Bid::of(&request), random());
+        // Registered before the call: if the owner releases the round right after it was seen running, it must find a
+        // waiter.
+        let waiter = self.0.waiting.enter(id);
+        let mut unclaimed = Unclaimed { ledger: &self.0, id, claimant, request, is_known: false };
+        let reply = self.0.claim(id, &bid, claimant, room.is_ok()).await?;
+        unclaimed.is_known = true;
+        let claimed = match (reply.outcome.as_str(), reply.fence) {
+            ("fresh", Some(fence)) => {
+                if counts {
+                    self.0.shares.add(request.keep, ROUND_BYTES);
+                }
+                Claimed::Fresh { fence: fence.try_into().map_err(|_| StoreError::Garbage)?, spilled: reply.content }
+            }
+            ("running", _) => Claimed::Running(Box::pin(self.clone().changed(id, waiter))),
+            ("done", _) => Claimed::Done(reply.content),
+            ("other", _) => Claimed::AnsweredOtherwise,
+            ("dead", _) => Claimed::Dead,
+            _ => return Err(room.err().unwrap_or_else(|| StoreError::Garbage.into())),
+        };
+        Ok(claimed)
+    }
+
+    async fn changed(self, id: ClaimId, waiter: Waiter) {
+        let is_running = || {
+            let ledger = self.0.clone();
+            async move { ledger.look(id).await.unwrap_or(false) }
+        };
+        changed(waiter, is_running).await;
+    }
+}
+
+/// A request for a claim whose reply has not arrived. If it never does, the claim may have been taken without its caller
+/// knowing, and is freed in the background.
+struct Unclaimed<'a> {
+    ledger: &'a Arc<Inner>,
+    id: ClaimId,
+    claimant: [u8; 16],
+    request: ClaimRequest,
+    is_known: bool,
+}
+
+impl Drop for Unclaimed<'_> {
+    fn drop(&mut self) {
+        if self.is_known {
+            return;
+        }
+        let (ledger, id, claimant) = (self.ledger.clone(), self.id, self.claimant);
+        // The call may still arrive late, so it is looked for more than once.
+        give_back(&self.ledger.abandoned, self.request.lease.max(GIVING_BACK), move || {
+            let ledger = ledger.clone();
+            async move {
+                let freed = ledger.abandon(id, claimant).await.unwrap_or(false);
+                if freed {
+                    ledger.waiting.wake(id);
+                }
+                freed
+            }
+        });
+    }
+}
+
+impl Inner {
+    async fn claim(&self, id: ClaimId, bid: &Bid, claimant: [u8; 16], fits: bool) -> Result<Reply, StoreError> {
+        let first = first_fence();
+        let call = |_| -> Call<ReplyRow> {
+            let call = keyed(
+                id,
+                "SELECT outcome, new_fence, content
+                 FROM rounds_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            );
+            let call = call.bind(bid.answers.clone()).bind(bid.keep.now).bind(bid.keep.until).bind(bid.lease_until);
+            call.bind(bid.dies).bind(claimant.to_vec()).bind(self.instance.to_vec()).bind(first).bind(fits)
+        };
+        let (outcome, fence, content) = self.connections.call(call).await?;
+        Ok(Reply { outcome, fence, content })
+    }
+
+    async fn spill(&self, spill: &Spill) -> Result<(), StoreError> {
+        let first = first_fence();
+        let (Kept { now, until }, state) = (Kept::of(spill.keep), &spill.state);
+        let spilled = self.connections.call(|_| -> Call<(i32,)> {
+            let call = keyed(spill.id, "SELECT 1 FROM rounds_spill($1, $2, $3, $4, $5, $6)");
+            call.bind(now).bind(until).bind(state.clone()).bind(first)
+        });
+        spilled.await.map(drop)
+    }
+
+    async fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> Result<bool, StoreError> {
+        let renew =
+            |_| keyed(id, "SELECT rounds_renew($1, $2, $3, $4)").bind(i64::from(fence)).bind(millis(lease_until));
+        self.is(renew).await
+    }
+
+    async fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<&Spill>,
+        spent: &[ClaimId],
+    ) -> Result<bool, StoreError> {
+        let next = spill.map(|spill| (what(spill.id), Kept::of(spill.keep), spill.state.clone()));
+        let (next_what, next_keep, next_state) = match next {
+            Some((what, keep, state)) => (Some(what), Some(keep), Some(state)),
+            None => (None, None, None),
+        };
+        let spent: Vec<_> = spent.iter().map(|effect| what(*effect)).collect();
+        let first = first_fence();
+        let settle = |again| {
+            let call = keyed(id, "SELECT rounds_settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)");
+            let call = call.bind(i64::from(fence)).bind(again).bind(reply.clone()).bind(next_what.clone());
+            let call = call.bind(next_keep.map(|keep| keep.now)).bind(next_keep.map(|keep| keep.until));
+            call.bind(next_state.clone()).bind(first).bind(spent.clone())
+        };
+        self.is(settle).await
+    }
+
+    async fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+    ) -> Result<bool, StoreError> {
+        let release = |_| {
+            let call = keyed(id, "SELECT rounds_release($1, $2, $3, $4, $5, $6)").bind(i64::from(fence));
+            call.bind(released_state(orphan) as i16).bind(unless_awaited).bind(self.instance.to_vec())
+        };
+        self.is(release).await
+    }
+
+    async fn abandon(&self, id: ClaimId, claimant: [u8; 16]) -> Result<bool, StoreError> {
+        self.is(|_| keyed(id, "SELECT rounds_abandon($1, $2, $3)").bind(claimant.to_vec())).await
+    }
+
+    async fn look(&self, id: ClaimId) -> Result<bool, StoreError> {
+        self.is(|_| keyed(id, "SELECT rounds_look($1, $2, $3)").bind(self.instance.to_vec())).await
+    }
+
+    async fn sweep(&self) {
+        loop {
+            match self.is(|_| query_as("SELECT rounds_sweep()")).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    return tracing::warn!(target: "rounds", error, "expired records could not be removed");
+                }
+            }
+        }
+    }
+
+    async fn is(&self, call: impl Fn(bool) -> Call<(bool,)>) -> Result<bool, StoreError> {
+        self.connections.call(call).await.map(|(is,)| is)
+    }
+}
+
+/// A call whose first two values are the key of a claim.
+fn keyed<T>(id: ClaimId, statement: &'static str) -> Call<T>
+where
+    T: for<'r> FromRow<'r, sqlx::postgres::PgRow>,
+{
+    let Key { flow, what } = Key::of(id);
+    query_as(statement).bind(flow).bind(what)
+}
+
+impl Ledger for PostgresLedger {
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move {
+            self.0.shares.has_room(spill.keep, spill.state.len())?;
+            self.0.spill(&spill).await?;
+            self.0.shares.add(spill.keep, spill.state.len());
+            Ok(())
+        })
+    }
+
+    fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
+        Box::pin(self.claim_round(id, request))
+    }
+
+    fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move { Ok(self.0.renew(id, fence, lease_until).await?) })
+    }
+
+    fn settle(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            if let Some(Spill { keep, state, .. }) = &spill {
+                self.0.shares.has_room(*keep, state.len())?;
+            }
+            let settled = self.0.settle(id, fence, reply, spill.as_ref(), &spent).await?;
+            if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
+                self.0.shares.add(keep, state.len());
+            }
+            self.0.waiting.wake(id);
+            Ok(settled)
+        })
+    }
+
+    fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+    ) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        Box::pin(async move {
+            if unless_awaited && self.0.waiting.is_awaited(id) {
+                return Ok(true);
+            }
+            let released = self.0.release(id, fence, orphan, unless_awaited).await;
+            if released.is_err() && !unless_awaited {
+                let ledger = self.0.clone();
+                give_back(&self.0.released, GIVING_BACK, move || {
+                    let ledger = ledger.clone();
+                    async move {
+                        let freed = ledger.release(id, fence, orphan, false).await.is_ok();
+                        if freed {
+                            ledger.waiting.wake(id);
+                        }
+                        freed
+                    }
+                });
+            }
+            let kept = released?;
+            if !kept {
+                self.0.waiting.wake(id);
+            }
+            Ok(kept)
+        })
+    }
+}

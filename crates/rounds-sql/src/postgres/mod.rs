@@ -1,0 +1,11 @@
+//! Postgres: for the instances of a fleet. Each step is one call of a function in the database, and one round trip.
+
+mod connect;
+mod connections;
+mod ledger;
+mod line;
+mod relay;
+
+pub use connect::PostgresLedgerBuilder;
+pub use ledger::PostgresLedger;
+pub use relay::{PostgresRelay, PostgresRelayBuilder};
