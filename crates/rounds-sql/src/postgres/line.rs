@@ -7,10 +7,7 @@ use std::{
 };
 
 use rounds::relay::Inbox;
-use sqlx::{
-    PgPool,
-    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
-};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::time::{Instant, sleep, timeout};
 
 /// First and longest pause between two attempts to connect.
@@ -18,7 +15,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Everything that connecting needs.
 pub(super) struct Line {
-    pool: PgPool,
+    options: PgConnectOptions,
     /// The key of the advisory lock, from which the name of the channel is made.
     lock: i64,
     timeout: Duration,
@@ -26,14 +23,14 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(options: PgConnectOptions, lock: i64, timeout: Duration) -> Self {
-        // It has one connection at a time, which is never given back.
-        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(timeout);
-        Self { pool: pool.connect_lazy_with(options), lock, timeout }
+        Self { options, lock, timeout }
     }
 
     /// Connects, takes the lock and listens.
     pub(super) async fn connect(&self) -> Result<PgListener, sqlx::Error> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
+        // A pool for one connection, which is never given back: a lost one must not count against the next.
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(self.timeout);
+        let mut listener = PgListener::connect_with(&pool.connect_lazy_with(self.options.clone())).await?;
         listener.eager_reconnect(false);
         while !self.take_lock(&mut listener).await? {
             sleep(Duration::from_millis(10)).await;
