@@ -4,6 +4,7 @@
 //! [`Gallery`] is one server with all of them. This file has what they share.
 
 mod airline;
+mod bank;
 mod basic;
 mod basic_multiround;
 mod book_flight;
@@ -12,6 +13,7 @@ mod deploy;
 mod old_style;
 mod orders;
 mod refund_order;
+mod transfer;
 mod travel;
 mod weather_a;
 mod weather_asked;
@@ -28,7 +30,7 @@ mod weather_naive;
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rmcp::{
@@ -45,8 +47,11 @@ use rmcp::{
 use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion};
 use serde::{Deserialize, Serialize};
 
-use crate::airline::InMemory;
-pub use crate::airline::{Airline, Counted, PRICE};
+use crate::{airline::InMemory, bank::BankInMemory};
+pub use crate::{
+    airline::{Airline, Counted, PRICE},
+    bank::{ACCOUNTS, Bank, Transfer},
+};
 
 /// The gallery, ready to be wrapped. `weather_a` and `weather_lowlevel` are written for modern clients only, and the
 /// server pushes their question to legacy clients. `delete_all` is written for legacy clients only, and the server asks
@@ -67,6 +72,7 @@ pub struct Gallery {
     prompt_router: PromptRouter<Self>,
     audit: Audit,
     airline: Box<dyn Airline>,
+    bank: Arc<dyn Bank>,
 }
 
 impl Gallery {
@@ -82,7 +88,14 @@ impl Gallery {
             prompt_router: Self::prompt_router(),
             audit: Audit::default(),
             airline: Box::new(airline),
+            bank: Arc::new(BankInMemory::default()),
         }
+    }
+
+    /// The same gallery with this bank.
+    pub fn banking(mut self, bank: impl Bank) -> Self {
+        self.bank = Arc::new(bank);
+        self
     }
 
     /// The weather tool in every shape.
@@ -111,6 +124,8 @@ impl Gallery {
             + Self::book_flight_tools()
             + Self::airline_tools()
             + Self::refund_order_tools()
+            + Self::transfer_tools()
+            + Self::balance_tools()
     }
 
     /// The number of audit entries of each tool.

@@ -43,12 +43,16 @@
 
 mod claims;
 mod error;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod once;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
 pub use error::{OpenError, StoreError};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use once::{EffectError, OnceIn, PoolOf, TransactionDatabase, prepare};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLedger, PostgresLedgerBuilder, PostgresRelay, PostgresRelayBuilder};
 #[cfg(feature = "sqlite")]

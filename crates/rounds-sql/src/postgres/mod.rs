@@ -7,5 +7,6 @@ mod line;
 mod relay;
 
 pub use connect::PostgresLedgerBuilder;
+pub(crate) use connect::migrate;
 pub use ledger::PostgresLedger;
 pub use relay::{PostgresRelay, PostgresRelayBuilder};

@@ -7,3 +7,4 @@ mod writer;
 
 pub use ledger::SqliteLedger;
 pub use open::SqliteLedgerBuilder;
+pub(crate) use open::migrate;

@@ -79,6 +79,13 @@ impl<S: Send + Sync + 'static> Durable<S> {
         Ok(Self { ask: Ask::of(&view), view, server })
     }
 
+    /// A handle that the server owns, for crates that run effects in a way of their own, such as `rounds-sql` with a pool
+    /// of connections. The caller must use it only inside of a [`once`](Self::once).
+    #[doc(hidden)]
+    pub fn handle_of<H>(&self, handle: impl FnOnce(&S) -> H) -> H {
+        handle(&self.server)
+    }
+
     /// Asks for a `T` with a form, as [`Ask::form`] does.
     pub fn form<T: FormType>(&self, message: impl Into<String>) -> QuestionBuilder<T> {
         self.ask.form(message)

@@ -1,0 +1,7 @@
+-- The effects that have run in a transaction of this database, one row for each flow and name.
+CREATE TABLE rounds_effects (
+    effect  TEXT   NOT NULL PRIMARY KEY, -- the effect's idempotency key: a digest of the flow and the effect's name
+    value   TEXT   NOT NULL,             -- the effect's value, as JSON
+    created BIGINT NOT NULL              -- in milliseconds since 1970
+);
+CREATE INDEX rounds_effects_created ON rounds_effects (created);
