@@ -3,7 +3,10 @@
 use crate::Failure;
 
 /// The failure of an option whose feature is missing. It says how to get a build with that feature.
-#[cfg_attr(all(feature = "redis", feature = "tls", not(test)), expect(dead_code, reason = "nothing is left out"))]
+#[cfg_attr(
+    all(feature = "redis", feature = "sql", feature = "tls", not(test)),
+    expect(dead_code, reason = "nothing is left out")
+)]
 pub(crate) fn missing(option: &str, feature: &str) -> Failure {
     Failure::Usage(format!(
         "{option} needs the feature `{feature}`, which this build does not have: `cargo run --release --features {feature}` in the \

@@ -10,33 +10,19 @@ use redis::{
 use rounds::{FlowError, RoundsBuilder, time::BoxFuture};
 use rounds_redis::{RedisLedger, RedisRelay};
 
-use crate::Failure;
-
 /// Timeout of the airline's calls to Redis.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The gallery as one instance of a fleet. All keys in Redis begin with the prefix.
-pub(crate) async fn join(url: &str, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
-    let joined = async {
-        let ledger = RedisLedger::builder(url).prefix(prefix).connect().await?;
-        let relay = RedisRelay::builder(url, instance).prefix(prefix).connect().await?;
-        let airline = SharedAirline::new(url, prefix)?;
-        Ok(gallery::rounds_with(Gallery::flying(airline)).ledger(ledger).relay(relay).register())
-    };
-    joined.await.map_err(|source: Box<dyn Error + Send + Sync>| failed(url, source))
-}
-
-/// The failure of a Redis at this address.
-pub(crate) fn failed(url: &str, source: Box<dyn Error + Send + Sync>) -> Failure {
-    Failure::Redis { redis: without_password(url), source }
-}
-
-/// The address without its password, for error messages.
-fn without_password(url: &str) -> String {
-    match url.rsplit_once('@') {
-        Some((_, host)) => format!("the Redis at {host}"),
-        None => url.to_owned(),
-    }
+pub(crate) async fn join(
+    url: &str,
+    prefix: &str,
+    instance: &str,
+) -> Result<RoundsBuilder<Gallery>, Box<dyn Error + Send + Sync>> {
+    let ledger = RedisLedger::builder(url).prefix(prefix).connect().await?;
+    let relay = RedisRelay::builder(url, instance).prefix(prefix).connect().await?;
+    let airline = SharedAirline::new(url, prefix)?;
+    Ok(gallery::rounds_with(Gallery::flying(airline)).ledger(ledger).relay(relay).register())
 }
 
 /// The airline that all instances share. Tests read from Redis what was charged under each key, and how often a charge

@@ -133,7 +133,10 @@ async fn open_store(store: &str, keys: &KeyRing, audience: &str) -> Result<Flows
 #[cfg(feature = "redis")]
 async fn open_redis(url: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
     let ledger = rounds_redis::RedisLedger::builder(url).prefix(audience).connect().await;
-    let ledger = ledger.map_err(|source| crate::fleet::failed(url, source.into()))?;
+    let ledger = ledger.map_err(|source| Failure::Store {
+        store: crate::store::without_password("Redis", url),
+        source: source.into(),
+    })?;
     Ok(Flows::open(ledger, keys, Some(audience))?)
 }
 

@@ -7,6 +7,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `redis` | `rounds serve --redis`: several instances that share a Redis |
+//! | `sql` | `rounds serve --data` and `--store` with SQLite and Postgres; it needs Rust 1.94 |
 //! | `tls` | `https://` URLs for `rounds call` and `rounds resume` |
 
 mod answering;
@@ -17,6 +18,7 @@ mod colour;
 mod connection;
 mod conversation;
 mod crowd;
+mod data;
 mod duration;
 mod features;
 #[cfg(feature = "redis")]
@@ -34,7 +36,10 @@ mod resume;
 mod saved;
 mod serve;
 mod show;
+#[cfg(feature = "sql")]
+mod sql;
 mod status;
+mod store;
 mod terminal;
 mod tour;
 
@@ -101,6 +106,8 @@ Examples:
   rounds serve --http 127.0.0.1:8000          a server to send requests to
   rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
                                               call it, and answer its question
+  rounds serve --http 127.0.0.1:8000 --data data
+                                              the same, and restarts lose nothing
   (umask 077; rounds keygen > keys)           a key that several servers can share
   rounds serve --stdio --key-file keys        for a client that starts its servers itself
   rounds open r1.AAAA... --key-file keys      show the contents of a requestState
@@ -167,9 +174,9 @@ enum Failure {
     Keys(#[from] KeyError),
     #[error(transparent)]
     Build(#[from] BuildError),
-    #[cfg(feature = "redis")]
-    #[error("cannot use {redis}")]
-    Redis { redis: String, source: Box<dyn Error + Send + Sync> },
+    #[cfg(any(feature = "redis", feature = "sql"))]
+    #[error("cannot use {store}")]
+    Store { store: String, source: Box<dyn Error + Send + Sync> },
     #[error(transparent)]
     Flows(#[from] rounds::register::FlowsError),
     #[error(transparent)]

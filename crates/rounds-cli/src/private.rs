@@ -22,6 +22,19 @@ pub(crate) fn write(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
+/// Writes a new file. False if there is one already, which stays as it is.
+pub(crate) fn write_new(file: &Path, text: &str) -> io::Result<bool> {
+    let (mut scratch, path) = scratch(file)?;
+    let written = scratch.write_all(text.as_bytes()).and_then(|()| scratch.sync_all());
+    // A link, other than a rename, does not replace a file.
+    let linked = written.and_then(|()| fs::hard_link(&path, file));
+    let _ = fs::remove_file(&path);
+    match linked {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        linked => linked.map(|()| true),
+    }
+}
+
 /// Checks whether [`write`] could write this file.
 pub(crate) fn try_out(file: &Path) -> io::Result<()> {
     check(file)?;

@@ -5,7 +5,7 @@ use std::{
     future::ready,
     io::{self, Write},
     net::{Ipv6Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -25,7 +25,7 @@ use rounds_http::{Endpoint, Incoming, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
 
-use crate::{Failure, crowd::CrowdOptions, duration, keys::AUDIENCE, reload::Reload};
+use crate::{Failure, crowd::CrowdOptions, data::Data, duration, keys::AUDIENCE, reload::Reload, store::StoreUrl};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -47,11 +47,14 @@ or its first leg, by hand:
 The second leg is the same request with two more params: "requestState", unchanged, and
 "inputResponses": {"units": {"action": "accept", "content": {"units": "metric"}}}.
 
-Three instances of one server, any of which can serve any leg:
+The same server, with everything in a folder, so that a restart loses nothing:
+  rounds serve --http 127.0.0.1:8000 --data data
+
+Three instances of one server, any of which can serve any leg (or with --store postgres://127.0.0.1/):
   (umask 077; rounds keygen > keys)
-  rounds serve --http 127.0.0.1:8001 --redis redis://127.0.0.1/ --key-file keys --instance a
-  rounds serve --http 127.0.0.1:8002 --redis redis://127.0.0.1/ --key-file keys --instance b
-  rounds serve --http 127.0.0.1:8003 --redis redis://127.0.0.1/ --key-file keys --instance c"#;
+  rounds serve --http 127.0.0.1:8001 --store redis://127.0.0.1/ --key-file keys --instance a
+  rounds serve --http 127.0.0.1:8002 --store redis://127.0.0.1/ --key-file keys --instance b
+  rounds serve --http 127.0.0.1:8003 --store redis://127.0.0.1/ --key-file keys --instance c"#;
 
 /// The path of the MCP endpoint, the only one that is served.
 const PATH: &str = "/mcp";
@@ -93,13 +96,21 @@ pub(crate) struct Options {
     /// The file is read again on SIGHUP. If it is not usable then, the keys stay unchanged.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Share this Redis with the other instances of a fleet: claims, messages between instances, the airline
+    /// Keep everything in this folder, so that a restart loses nothing: keys, claims, effects, accounts
     ///
-    /// All instances need the same keys and the same audience, which is also the prefix of their keys in Redis.
-    #[arg(long, value_name = "URL", requires = "key_file", verbatim_doc_comment)]
-    redis: Option<String>,
+    /// The first start creates the folder, a key file `keys` that only you can read, and a SQLite database
+    /// `rounds.db`. Servers with the same folder continue each other's flows.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "store"], verbatim_doc_comment)]
+    data: Option<PathBuf>,
+    /// Keep claims in this store: sqlite:FILE, postgres://..., or redis://...
+    ///
+    /// SQLite is for one host. Postgres and Redis are for a fleet, whose instances share claims, messages between
+    /// instances, the airline and, in Postgres, the bank. All instances need the same keys and the same audience, which
+    /// is also the prefix of their keys in Redis. --redis is another name for this option.
+    #[arg(long, alias = "redis", value_name = "URL", requires = "key_file", verbatim_doc_comment)]
+    store: Option<StoreUrl>,
     /// Name of this instance of a fleet in logs [default: gallery]
-    #[arg(long, value_name = "NAME", requires = "redis")]
+    #[arg(long, value_name = "NAME", requires = "store")]
     instance: Option<String>,
     /// Lease duration: how long an instance may go without renewing its claim on a leg
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
@@ -156,9 +167,11 @@ impl From<Format> for format::Format {
 /// Serves until the client disconnects or a signal arrives.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     crate::log_to_stderr()?;
-    let server = options.build().await?;
+    let data = options.data.as_deref().map(Data::open).transpose()?;
+    let key_file = options.key_file.clone().or_else(|| data.as_ref().map(Data::keys));
+    let server = options.build(key_file.as_deref(), data.as_ref().map(Data::store)).await?;
     // Before the server is announced, so that no signal is missed.
-    if let Some(file) = options.key_file {
+    if let Some(file) = key_file {
         Reload::listen(file)?.start(server.clone());
     }
     let hosts = Hosts { named: options.host, any: options.any_host };
@@ -172,15 +185,17 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
 }
 
 impl Options {
-    async fn build(&self) -> Result<Rounds<Gallery>, Failure> {
+    async fn build(&self, key_file: Option<&Path>, data: Option<StoreUrl>) -> Result<Rounds<Gallery>, Failure> {
         let audience = self.audience.as_deref();
-        let mut builder = match &self.redis {
+        let mut builder = match self.store.as_ref().or(data.as_ref()) {
             None => gallery::rounds(),
-            Some(url) => join(url, audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?,
+            Some(store) => {
+                store.join(audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?
+            }
         };
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
         builder = builder.limits(Limits::default().with_lease(self.lease)).format(self.format.into());
-        if let Some(file) = &self.key_file {
+        if let Some(file) = key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
         }
         if self.modern_only {
@@ -191,14 +206,6 @@ impl Options {
         }
         Ok(builder.build()?)
     }
-}
-
-#[cfg(feature = "redis")]
-use crate::fleet::join;
-
-#[cfg(not(feature = "redis"))]
-async fn join(_url: &str, _prefix: &str, _instance: &str) -> Result<rounds::RoundsBuilder<Gallery>, Failure> {
-    Err(crate::features::missing("--redis", "redis"))
 }
 
 async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {

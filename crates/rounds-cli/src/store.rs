@@ -1,0 +1,124 @@
+//! The stores that a server can keep its flows in, by URL. Every command that opens a store does so here.
+
+use std::str::FromStr;
+
+use gallery::Gallery;
+use rounds::RoundsBuilder;
+
+use crate::Failure;
+
+/// The address of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreUrl {
+    /// A SQLite file.
+    Sqlite(String),
+    Postgres(String),
+    Redis(String),
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+        match scheme {
+            Some("sqlite") => match url["sqlite:".len()..].trim_start_matches("//") {
+                "" => Err("name the file, as in sqlite:rounds.db".to_owned()),
+                // An absolute path may be written with or without an authority.
+                file if url.starts_with("sqlite:///") => Ok(Self::Sqlite(format!("/{}", file.trim_start_matches('/')))),
+                file => Ok(Self::Sqlite(file.to_owned())),
+            },
+            Some("postgres" | "postgresql") => Ok(Self::Postgres(url.to_owned())),
+            // Whatever else it is, Redis's own parser says what is wrong with it: the option was once only for Redis.
+            Some(_) => Ok(Self::Redis(url.to_owned())),
+            None => Err("a store is sqlite:FILE, postgres://USER@HOST/DATABASE or redis://HOST/".to_owned()),
+        }
+    }
+}
+
+impl StoreUrl {
+    /// The gallery as one instance of a server with this store. In Redis, all keys begin with the prefix.
+    pub(crate) async fn join(&self, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+        match self {
+            Self::Sqlite(file) => join_sqlite(file).await,
+            Self::Postgres(url) => join_postgres(url, instance).await,
+            Self::Redis(url) => join_redis(url, prefix, instance).await,
+        }
+    }
+}
+
+#[cfg(feature = "sql")]
+async fn join_sqlite(file: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    crate::sql::join_sqlite(file).await.map_err(|source| Failure::Store { store: file.to_owned(), source })
+}
+
+#[cfg(feature = "sql")]
+async fn join_postgres(url: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    let joined = crate::sql::join_postgres(url, instance).await;
+    joined.map_err(|source| Failure::Store { store: without_password("Postgres", url), source })
+}
+
+#[cfg(not(feature = "sql"))]
+async fn join_sqlite(_file: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    Err(crate::features::missing("a store in SQLite", "sql"))
+}
+
+#[cfg(not(feature = "sql"))]
+async fn join_postgres(_url: &str, _instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    Err(crate::features::missing("a store in Postgres", "sql"))
+}
+
+#[cfg(feature = "redis")]
+async fn join_redis(url: &str, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    let joined = crate::fleet::join(url, prefix, instance).await;
+    joined.map_err(|source| Failure::Store { store: without_password("Redis", url), source })
+}
+
+#[cfg(not(feature = "redis"))]
+async fn join_redis(_url: &str, _prefix: &str, _instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+    Err(crate::features::missing("a store in Redis", "redis"))
+}
+
+/// The address without its password, for error messages.
+#[cfg(any(feature = "redis", feature = "sql"))]
+pub(crate) fn without_password(what: &str, url: &str) -> String {
+    // Parameters may contain one, too.
+    let url = url.split('?').next().unwrap_or(url);
+    match url.rsplit_once('@') {
+        Some((_, host)) => format!("the {what} at {host}"),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_of_a_url_tells_the_store() {
+        let sqlite = |file: &str| Ok(StoreUrl::Sqlite(file.to_owned()));
+        for (url, store) in [
+            ("sqlite:rounds.db", sqlite("rounds.db")),
+            ("sqlite:a/b.db", sqlite("a/b.db")),
+            ("sqlite:/var/rounds.db", sqlite("/var/rounds.db")),
+            ("sqlite://rounds.db", sqlite("rounds.db")),
+            ("sqlite:///var/rounds.db", sqlite("/var/rounds.db")),
+            ("postgres://a@b/c", Ok(StoreUrl::Postgres("postgres://a@b/c".to_owned()))),
+            ("postgresql://a@b/c", Ok(StoreUrl::Postgres("postgresql://a@b/c".to_owned()))),
+            ("redis://a/", Ok(StoreUrl::Redis("redis://a/".to_owned()))),
+            ("rediss://a/", Ok(StoreUrl::Redis("rediss://a/".to_owned()))),
+        ] {
+            assert_eq!(url.parse(), store, "{url}");
+        }
+        for wrong in ["", "rounds.db", "sqlite:", "sqlite://"] {
+            assert!(wrong.parse::<StoreUrl>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    #[cfg(any(feature = "redis", feature = "sql"))]
+    fn passwords_are_left_out_of_messages() {
+        assert_eq!(without_password("Postgres", "postgres://a:secret@b/c?password=secret"), "the Postgres at b/c");
+        assert_eq!(without_password("Postgres", "postgres://b/c?password=secret"), "postgres://b/c");
+    }
+}
