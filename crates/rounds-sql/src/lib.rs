@@ -43,6 +43,7 @@
 
 mod claims;
 mod error;
+mod flows;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod once;
 #[cfg(feature = "postgres")]

@@ -1,4 +1,4 @@
-//! A process of `rounds serve --redis`.
+//! A process of `rounds serve --store`.
 
 use std::{
     fs,
@@ -40,14 +40,14 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Starts an instance, and waits until it is ready.
-    pub(crate) async fn start(redis: &str, keys: &Keys, name: &'static str) -> Self {
+    pub(crate) async fn start(store: &str, keys: &Keys, name: &'static str) -> Self {
         // A short lease, because tests that kill instances wait until it lapses.
-        Self::run(rounds(&["serve", "--lease", "2s"]), redis, keys, name).await
+        Self::run(rounds(&["serve", "--lease", "2s"]), store, keys, name).await
     }
 
     /// Starts this command as one, and waits for it to say that it is ready.
-    pub(crate) async fn run(mut command: Command, redis: &str, keys: &Keys, name: &'static str) -> Self {
-        command.args(["--http", "127.0.0.1:0", "--redis", redis, "--instance", name, "--key-file", keys.path()]);
+    pub(crate) async fn run(mut command: Command, store: &str, keys: &Keys, name: &'static str) -> Self {
+        command.args(["--http", "127.0.0.1:0", "--store", store, "--instance", name, "--key-file", keys.path()]);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = in_time("the start", lines.next_line()).await.unwrap().expect("an instance says that it is ready");

@@ -14,9 +14,14 @@ use crate::{
     in_time,
 };
 
-#[tokio::test]
-async fn killed_between_legs_a_linear_flow_gets_the_frozen_error_at_once_and_a_durable_one_its_result() {
-    let fleet = Fleet::start().await;
+on_every_store!(
+    killed_between_legs_a_linear_flow_gets_the_frozen_error_at_once_and_a_durable_one_its_result,
+    what_was_replied_before_the_kill_is_still_there_after_it,
+    killed_in_the_middle_of_a_leg_nobody_hangs,
+    a_flight_whose_instance_was_killed_is_booked_at_another_and_charged_once
+);
+
+async fn killed_between_legs_a_linear_flow_gets_the_frozen_error_at_once_and_a_durable_one_its_result(fleet: Fleet) {
     let linear = Call::weather("weather_h");
     let durable = Call::weather("weather_i");
     let kept = fleet.send_to(0, &linear).await.unwrap();
@@ -37,9 +42,7 @@ async fn killed_between_legs_a_linear_flow_gets_the_frozen_error_at_once_and_a_d
     assert_eq!(text(&fleet.send_to(0, &durable.metric(&replayed)).await.unwrap()), METRIC);
 }
 
-#[tokio::test]
-async fn what_was_replied_before_the_kill_is_still_there_after_it() {
-    let fleet = Fleet::start().await;
+async fn what_was_replied_before_the_kill_is_still_there_after_it(fleet: Fleet) {
     let call = Call::weather("weather_h");
     let answer = call.metric(&fleet.send_to(0, &call).await.unwrap());
     assert_eq!(text(&fleet.send_to(0, &answer).await.unwrap()), METRIC);
@@ -49,9 +52,7 @@ async fn what_was_replied_before_the_kill_is_still_there_after_it() {
     }
 }
 
-#[tokio::test]
-async fn killed_in_the_middle_of_a_leg_nobody_hangs() {
-    let fleet = Fleet::start().await;
+async fn killed_in_the_middle_of_a_leg_nobody_hangs(fleet: Fleet) {
     let (linear, durable) = (Call::weather("weather_h"), Call::weather("weather_i"));
     let waits = linear.metric(&fleet.send_to(0, &linear).await.unwrap());
     let replayed = durable.metric(&fleet.send_to(0, &durable).await.unwrap());
@@ -59,9 +60,9 @@ async fn killed_in_the_middle_of_a_leg_nobody_hangs() {
     fleet.signal(0, "STOP");
     let mut connection = TcpStream::connect(fleet.address(0)).await.unwrap();
     connection.write_all(replayed.to_http(&fleet.address(0)).as_bytes()).await.unwrap();
-    let before = fleet.published().await;
+    let before = fleet.store.published().await;
     let (routed, ()) = tokio::join!(in_time("a leg of the linear flow", fleet.send_to(1, &waits)), async {
-        in_time("the errand", async { while fleet.published().await == before {} }).await;
+        in_time("the errand", async { while fleet.store.published().await == before {} }).await;
         fleet.kill(0).await;
     });
     let routed = routed.unwrap();
@@ -77,18 +78,9 @@ impl Fleet {
         let url = self.url(at);
         url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned()
     }
-
-    /// Number of messages that were sent between instances.
-    async fn published(&self) -> u64 {
-        let stats: String = self.redis.ask("INFO commandstats", &[]).await;
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_publish:calls="));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-    }
 }
 
-#[tokio::test]
-async fn a_flight_whose_instance_was_killed_is_booked_at_another_and_charged_once() {
-    let fleet = Fleet::start().await;
+async fn a_flight_whose_instance_was_killed_is_booked_at_another_and_charged_once(fleet: Fleet) {
     let call = Call::booking(1);
     let seat = call.accepted(&fleet.send_to(0, &call).await.unwrap(), "seat", json!("12A"));
     fleet.kill(0).await;

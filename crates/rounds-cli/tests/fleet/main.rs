@@ -1,7 +1,25 @@
-//! `rounds serve --redis`: several processes that form one server, and their failures.
+//! `rounds serve --store`: several processes that form one server on Redis or Postgres, and their failures.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 #![cfg(unix)]
+
+/// Runs tests that take a fleet, on each store.
+macro_rules! on_every_store {
+    ($($test:ident),* $(,)?) => {
+        mod on_redis {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::Fleet::start().await).await;
+            })*
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(crate::Fleet::start_on_postgres().await).await;
+            })*
+        }
+    };
+}
 
 mod airline;
 mod cable;
@@ -9,10 +27,12 @@ mod call;
 mod instance;
 mod kills;
 mod nginx;
+mod postgres_away;
 mod redis_away;
 mod rolling;
 mod rotation;
 mod shapes;
+mod store;
 mod usage;
 
 use std::{
@@ -25,8 +45,9 @@ use std::{
 
 use call::Call;
 use instance::{Instance, Keys, Log};
-use rounds_testkit::Redis;
+use rounds_testkit::{Postgres, Redis};
 use serde_json::Value;
+use store::Store;
 
 /// Far longer than any step takes, also on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -38,9 +59,9 @@ async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
-/// Three instances that share keys and a Redis, and a client that sends each leg to the next of them.
+/// Three instances that share keys and a store, and a client that sends each leg to the next of them.
 struct Fleet {
-    redis: Redis,
+    store: Store,
     keys: Keys,
     instances: Vec<Mutex<Instance>>,
     http: reqwest::Client,
@@ -49,28 +70,29 @@ struct Fleet {
 
 impl Fleet {
     async fn start() -> Self {
-        let (redis, keys) = (Redis::start(), Keys::new(&[1]));
-        let url = redis.url();
-        Self::on(redis, keys, [&url; 3]).await
+        Self::sharing(Store::Redis(Redis::start())).await
     }
 
-    /// Each instance has its own connection to Redis.
-    async fn on(redis: Redis, keys: Keys, urls: [&str; 3]) -> Self {
+    async fn start_on_postgres() -> Self {
+        Self::sharing(Store::Postgres(Postgres::with(&["fsync=off"]))).await
+    }
+
+    async fn sharing(store: Store) -> Self {
+        let url = store.url();
+        Self::on(store, Keys::new(&[1]), [&url; 3]).await
+    }
+
+    /// Each instance has its own connection to the store.
+    async fn on(store: Store, keys: Keys, urls: [&str; 3]) -> Self {
         let mut instances = Vec::new();
         for (url, name) in urls.into_iter().zip(["a", "b", "c"]) {
             instances.push(Mutex::new(Instance::start(url, &keys, name).await));
         }
-        Self { redis, keys, instances, http: rounds_testkit::http_client(), next: AtomicUsize::new(0) }
+        Self { store, keys, instances, http: rounds_testkit::http_client(), next: AtomicUsize::new(0) }
     }
 
     fn url(&self, at: usize) -> String {
         self.instances[at].lock().unwrap().url.clone()
-    }
-
-    /// Whether an instance of this name is connected and can be given legs.
-    async fn listens(&self, name: &str) -> bool {
-        let channels: Vec<String> = self.redis.ask("PUBSUB CHANNELS", &[]).await;
-        channels.iter().any(|channel| channel.starts_with(&format!("gallery:to:{name}-")))
     }
 
     fn log(&self, at: usize) -> Log {
@@ -81,7 +103,7 @@ impl Fleet {
         self.instances[at].lock().unwrap().signal(name);
     }
 
-    /// Kills an instance without a warning, and waits until Redis has noticed.
+    /// Kills an instance without a warning, and waits until the store has noticed.
     async fn kill(&self, at: usize) {
         let name = {
             let mut instance = self.instances[at].lock().unwrap();
@@ -89,13 +111,13 @@ impl Fleet {
             instance.name
         };
         self.log(at).ended().await;
-        in_time("the end of the subscription", async { while self.listens(name).await {} }).await;
+        in_time("the end of the subscription", async { while self.store.listens(name).await {} }).await;
     }
 
     /// Starts an instance in place of one that is gone.
     async fn replace(&self, at: usize) {
         let name = self.instances[at].lock().unwrap().name;
-        let instance = Instance::start(&self.redis.url(), &self.keys, name).await;
+        let instance = Instance::start(&self.store.url(), &self.keys, name).await;
         *self.instances[at].lock().unwrap() = instance;
     }
 

@@ -6,6 +6,7 @@ use crate::{
     call::{Call, METRIC, asks_for_a_retry, is_frozen, text},
     in_time,
     instance::Keys,
+    store::Store,
 };
 
 #[tokio::test]
@@ -16,14 +17,14 @@ async fn stopped_and_started_it_costs_retries_and_no_flow() {
         let call = Call::weather(&format!("weather_{shape}"));
         answers.push(call.metric(&fleet.send(&call).await));
     }
-    fleet.redis.stop();
+    fleet.store.stop();
     for answer in &answers {
         for at in 0..3 {
             let response = in_time("a leg without Redis", fleet.send_to(at, answer)).await.unwrap();
             assert!(asks_for_a_retry(&response), "{response}");
         }
     }
-    fleet.redis.start_again();
+    fleet.store.start_again();
     for answer in &answers {
         assert_eq!(text(&fleet.send(answer).await), METRIC, "{answer:?}");
     }
@@ -33,12 +34,12 @@ async fn stopped_and_started_it_costs_retries_and_no_flow() {
 async fn an_instance_that_is_cut_off_from_redis_serves_nobody_and_comes_back_by_itself() {
     let redis = Redis::start();
     let (url, cable) = (redis.url(), Cable::to(redis.socket()).await);
-    let fleet = Fleet::on(redis, Keys::new(&[1]), [&cable.url, &url, &url]).await;
+    let fleet = Fleet::on(Store::Redis(redis), Keys::new(&[1]), [&cable.url, &url, &url]).await;
     let (linear, durable) = (Call::weather("weather_h"), Call::weather("weather_i"));
     let waits = linear.metric(&fleet.send_to(0, &linear).await.unwrap());
     let waits_elsewhere = linear.metric(&fleet.send_to(1, &linear).await.unwrap());
     let replayed = durable.metric(&fleet.send_to(0, &durable).await.unwrap());
-    assert!(fleet.listens("a").await);
+    assert!(fleet.store.listens("a").await);
     cable.cut();
 
     for answer in [&waits, &waits_elsewhere, &replayed] {

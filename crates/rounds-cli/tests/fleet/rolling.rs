@@ -51,9 +51,10 @@ impl Load {
     }
 }
 
-#[tokio::test]
-async fn a_rolling_restart_loses_no_durable_flow_and_leaves_no_linear_one_hanging() {
-    let (fleet, load) = (Arc::new(Fleet::start().await), Arc::new(Load::default()));
+on_every_store!(a_rolling_restart_loses_no_durable_flow_and_leaves_no_linear_one_hanging);
+
+async fn a_rolling_restart_loses_no_durable_flow_and_leaves_no_linear_one_hanging(fleet: Fleet) {
+    let (fleet, load) = (Arc::new(fleet), Arc::new(Load::default()));
     let mut workers = JoinSet::new();
     for worker in 0..6 {
         workers.spawn(load.clone().put_on(fleet.clone(), worker));

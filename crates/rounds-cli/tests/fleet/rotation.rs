@@ -25,9 +25,9 @@ impl Fleet {
     }
 }
 
-#[tokio::test]
-async fn no_flow_is_lost_while_a_key_takes_the_place_of_another() {
-    let fleet = Fleet::start().await;
+on_every_store!(no_flow_is_lost_while_a_key_takes_the_place_of_another);
+
+async fn no_flow_is_lost_while_a_key_takes_the_place_of_another(fleet: Fleet) {
     let of_the_old_key_alone = fleet.opened().await;
     for (times, keys) in [&[1, 2][..], &[2, 1]].into_iter().enumerate() {
         fleet.keys.write(keys);

@@ -10,9 +10,12 @@ use crate::{
 /// The flows of the gallery: the call, the questions, the answers and the result.
 const FLOWS: &str = include_str!("../../../../interop/flows.json");
 
-#[tokio::test]
-async fn what_is_called_asked_and_answered_is_the_same_as_at_one_instance() {
-    let fleet = Fleet::start().await;
+on_every_store!(
+    what_is_called_asked_and_answered_is_the_same_as_at_one_instance,
+    the_weather_in_every_shape_and_the_stories_of_two_rounds
+);
+
+async fn what_is_called_asked_and_answered_is_the_same_as_at_one_instance(fleet: Fleet) {
     let list: Value = serde_json::from_str(FLOWS).unwrap();
     let mut played = 0;
     for flow in list["flows"].as_array().unwrap().iter().filter(|flow| flow["era"] != "legacy") {
@@ -54,9 +57,7 @@ async fn play(fleet: &Fleet, flow: &Value, mut call: Call) {
     assert_eq!(text(&fleet.send(&call).await), flow["text"], "a retry at another instance gets the same reply");
 }
 
-#[tokio::test]
-async fn the_weather_in_every_shape_and_the_stories_of_two_rounds() {
-    let fleet = Fleet::start().await;
+async fn the_weather_in_every_shape_and_the_stories_of_two_rounds(fleet: Fleet) {
     for shape in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "asked", "naive"] {
         let call = Call::weather(&format!("weather_{shape}"));
         let asked = fleet.send(&call).await;

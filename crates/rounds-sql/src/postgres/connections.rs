@@ -8,7 +8,7 @@ use std::{
 };
 
 use sqlx::{
-    ConnectOptions as _, FromRow, PgConnection, Postgres,
+    ConnectOptions as _, FromRow, PgConnection, Postgres, QueryBuilder,
     postgres::{PgArguments, PgConnectOptions, PgRow},
     query::QueryAs,
 };
@@ -59,6 +59,42 @@ impl Connections {
         .await
     }
 
+    /// Reads all rows of a query. If the connection breaks, reads them once more.
+    pub(crate) async fn all<T>(&self, query: impl Fn() -> QueryBuilder<Postgres>) -> Result<Vec<T>, StoreError>
+    where
+        T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        self.bounded(async {
+            match self.all_once(query()).await {
+                Err(error) if StoreError::is_lost_connection(&error) => {
+                    self.idle().clear();
+                    self.all_once(query()).await
+                }
+                outcome => outcome,
+            }
+        })
+        .await
+    }
+
+    async fn all_once<T>(&self, mut query: QueryBuilder<Postgres>) -> Result<Vec<T>, sqlx::Error>
+    where
+        T: for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        let _permit = self.permits.acquire().await;
+        let mut connection = self.connection().await?;
+        let rows = query.build_query_as().fetch_all(&mut connection).await?;
+        self.idle().push(connection);
+        Ok(rows)
+    }
+
+    async fn connection(&self) -> Result<PgConnection, sqlx::Error> {
+        let idle = self.idle().pop();
+        match idle {
+            Some(connection) => Ok(connection),
+            None => self.options.connect().await,
+        }
+    }
+
     /// Runs it within the timeout.
     pub(crate) async fn bounded<T>(&self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
         match tokio::time::timeout(self.timeout, work).await {
@@ -77,11 +113,7 @@ impl Connections {
     {
         // Never closed.
         let _permit = self.permits.acquire().await;
-        let idle = self.idle().pop();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            None => self.options.connect().await?,
-        };
+        let mut connection = self.connection().await?;
         let row = call.fetch_one(&mut connection).await;
         match &row {
             // Not kept after an error, nor if this future is dropped.

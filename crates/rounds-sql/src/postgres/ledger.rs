@@ -6,6 +6,7 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
         kit::{Shares, Waiter, Waiting},
+        register::{FlowChange, Register},
     },
     time::{BoxFuture, Timestamp},
 };
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 use super::{
     connect::PostgresLedgerBuilder,
     connections::{Call, Connections},
+    register::{bind_change, bind_spill},
 };
 use crate::{
     claims::{
@@ -51,15 +53,15 @@ use crate::{
 ///
 /// Digests in place of names and answers, times, and sealed bytes. The guide `rounds::guide::stores` has the schema.
 #[derive(Debug, Clone)]
-pub struct PostgresLedger(Arc<Inner>);
+pub struct PostgresLedger(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
-    connections: Connections,
+pub(super) struct Inner {
+    pub(super) connections: Connections,
     /// Identifies the waiters of this process.
     instance: [u8; 16],
-    waiting: Waiting,
-    shares: Shares,
+    pub(super) waiting: Waiting,
+    pub(super) shares: Shares,
     /// Permits for freeing claims whose owner never learned of them.
     abandoned: Arc<Semaphore>,
     /// Permits for retrying releases that failed.
@@ -109,7 +111,13 @@ impl PostgresLedger {
         self.0.sweep().await;
     }
 
-    async fn claim_round(&self, id: ClaimId, request: ClaimRequest) -> Result<Claimed, LedgerError> {
+    /// Claims. In a server with a register, `of_flow` is the change of the record, or none for an effect.
+    pub(super) async fn claim_round(
+        &self,
+        id: ClaimId,
+        request: ClaimRequest,
+        of_flow: Option<Option<FlowChange>>,
+    ) -> Result<Claimed, LedgerError> {
         let counts = matches!(id.what, ClaimKind::Round(_));
         let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
         let (bid, claimant) = (Bid::of(&request), random());
@@ -117,7 +125,7 @@ impl PostgresLedger {
         // waiter.
         let waiter = self.0.waiting.enter(id);
         let mut unclaimed = Unclaimed { ledger: &self.0, id, claimant, request, is_known: false };
-        let reply = self.0.claim(id, &bid, claimant, room.is_ok()).await?;
+        let reply = self.0.claim(id, &bid, claimant, room.is_ok(), of_flow.as_ref()).await?;
         unclaimed.is_known = true;
         let claimed = match (reply.outcome.as_str(), reply.fence) {
             ("fresh", Some(fence)) => {
@@ -130,9 +138,62 @@ impl PostgresLedger {
             ("done", _) => Claimed::Done(reply.content),
             ("other", _) => Claimed::AnsweredOtherwise,
             ("dead", _) => Claimed::Dead,
+            ("cancelled", _) => Claimed::Cancelled,
             _ => return Err(room.err().unwrap_or_else(|| StoreError::Garbage.into())),
         };
         Ok(claimed)
+    }
+
+    pub(super) async fn settle_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+        change: Option<FlowChange>,
+    ) -> Result<bool, LedgerError> {
+        if let Some(Spill { keep, state, .. }) = &spill {
+            self.0.shares.has_room(*keep, state.len())?;
+        }
+        let settled = self.0.settle(id, fence, reply, spill.as_ref(), &spent, change.as_ref()).await?;
+        if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
+            self.0.shares.add(keep, state.len());
+        }
+        self.0.waiting.wake(id);
+        Ok(settled)
+    }
+
+    pub(super) async fn release_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: Option<FlowChange>,
+    ) -> Result<bool, LedgerError> {
+        if unless_awaited && self.0.waiting.is_awaited(id) {
+            return Ok(true);
+        }
+        let released = self.0.release(id, fence, orphan, unless_awaited, change.as_ref()).await;
+        if released.is_err() && !unless_awaited {
+            let ledger = self.0.clone();
+            give_back(&self.0.released, GIVING_BACK, move || {
+                let (ledger, change) = (ledger.clone(), change.clone());
+                async move {
+                    let freed = ledger.release(id, fence, orphan, false, change.as_ref()).await.is_ok();
+                    if freed {
+                        ledger.waiting.wake(id);
+                    }
+                    freed
+                }
+            });
+        }
+        let kept = released?;
+        if !kept {
+            self.0.waiting.wake(id);
+        }
+        Ok(kept)
     }
 
     async fn changed(self, id: ClaimId, waiter: Waiter) {
@@ -175,16 +236,23 @@ impl Drop for Unclaimed<'_> {
 }
 
 impl Inner {
-    async fn claim(&self, id: ClaimId, bid: &Bid, claimant: [u8; 16], fits: bool) -> Result<Reply, StoreError> {
+    async fn claim(
+        &self,
+        id: ClaimId,
+        bid: &Bid,
+        claimant: [u8; 16],
+        fits: bool,
+        of_flow: Option<&Option<FlowChange>>,
+    ) -> Result<Reply, StoreError> {
         let first = first_fence();
         let call = |_| -> Call<ReplyRow> {
-            let call = keyed(
-                id,
-                "SELECT outcome, new_fence, content
-                 FROM rounds_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            );
+            let call = keyed(id, if of_flow.is_some() { CLAIM_WITH } else { CLAIM });
             let call = call.bind(bid.answers.clone()).bind(bid.keep.now).bind(bid.keep.until).bind(bid.lease_until);
-            call.bind(bid.dies).bind(claimant.to_vec()).bind(self.instance.to_vec()).bind(first).bind(fits)
+            let call = call.bind(bid.dies).bind(claimant.to_vec()).bind(self.instance.to_vec()).bind(first).bind(fits);
+            match of_flow {
+                Some(change) => bind_change(call, change.as_ref()),
+                None => call,
+            }
         };
         let (outcome, fence, content) = self.connections.call(call).await?;
         Ok(Reply { outcome, fence, content })
@@ -213,19 +281,18 @@ impl Inner {
         reply: Option<Vec<u8>>,
         spill: Option<&Spill>,
         spent: &[ClaimId],
+        change: Option<&FlowChange>,
     ) -> Result<bool, StoreError> {
-        let next = spill.map(|spill| (what(spill.id), Kept::of(spill.keep), spill.state.clone()));
-        let (next_what, next_keep, next_state) = match next {
-            Some((what, keep, state)) => (Some(what), Some(keep), Some(state)),
-            None => (None, None, None),
-        };
         let spent: Vec<_> = spent.iter().map(|effect| what(*effect)).collect();
         let first = first_fence();
         let settle = |again| {
-            let call = keyed(id, "SELECT rounds_settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)");
-            let call = call.bind(i64::from(fence)).bind(again).bind(reply.clone()).bind(next_what.clone());
-            let call = call.bind(next_keep.map(|keep| keep.now)).bind(next_keep.map(|keep| keep.until));
-            call.bind(next_state.clone()).bind(first).bind(spent.clone())
+            let call = keyed(id, if change.is_some() { SETTLE_WITH } else { SETTLE });
+            let call = call.bind(i64::from(fence)).bind(again).bind(reply.clone());
+            let call = bind_spill(call, spill).bind(first).bind(spent.clone());
+            match change {
+                Some(change) => bind_change(call, Some(change)),
+                None => call,
+            }
         };
         self.is(settle).await
     }
@@ -236,10 +303,15 @@ impl Inner {
         fence: Fence,
         orphan: OwnerLost,
         unless_awaited: bool,
+        change: Option<&FlowChange>,
     ) -> Result<bool, StoreError> {
         let release = |_| {
-            let call = keyed(id, "SELECT rounds_release($1, $2, $3, $4, $5, $6)").bind(i64::from(fence));
-            call.bind(released_state(orphan) as i16).bind(unless_awaited).bind(self.instance.to_vec())
+            let call = keyed(id, if change.is_some() { RELEASE_WITH } else { RELEASE }).bind(i64::from(fence));
+            let call = call.bind(released_state(orphan) as i16).bind(unless_awaited).bind(self.instance.to_vec());
+            match change {
+                Some(change) => bind_change(call, Some(change)),
+                None => call,
+            }
         };
         self.is(release).await
     }
@@ -270,6 +342,18 @@ impl Inner {
     }
 }
 
+const CLAIM: &str =
+    "SELECT outcome, new_fence, content FROM rounds_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+const CLAIM_WITH: &str = "SELECT outcome, new_fence, content \
+     FROM rounds_claim_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ROW($12, $13, $14, $15, $16, $17, $18, $19, \
+     $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)::rounds_change)";
+const SETTLE: &str = "SELECT rounds_settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+const SETTLE_WITH: &str = "SELECT rounds_settle_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, ROW($12, $13, $14, \
+     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)::rounds_change)";
+const RELEASE: &str = "SELECT rounds_release($1, $2, $3, $4, $5, $6)";
+const RELEASE_WITH: &str = "SELECT rounds_release_with($1, $2, $3, $4, $5, $6, ROW($7, $8, $9, $10, $11, $12, $13, $14, \
+     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)::rounds_change)";
+
 /// A call whose first two values are the key of a claim.
 fn keyed<T>(id: ClaimId, statement: &'static str) -> Call<T>
 where
@@ -290,7 +374,7 @@ impl Ledger for PostgresLedger {
     }
 
     fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
-        Box::pin(self.claim_round(id, request))
+        Box::pin(self.claim_round(id, request, None))
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
@@ -305,17 +389,7 @@ impl Ledger for PostgresLedger {
         spill: Option<Spill>,
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            if let Some(Spill { keep, state, .. }) = &spill {
-                self.0.shares.has_room(*keep, state.len())?;
-            }
-            let settled = self.0.settle(id, fence, reply, spill.as_ref(), &spent).await?;
-            if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
-                self.0.shares.add(keep, state.len());
-            }
-            self.0.waiting.wake(id);
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, None))
     }
 
     fn release(
@@ -325,29 +399,10 @@ impl Ledger for PostgresLedger {
         orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            if unless_awaited && self.0.waiting.is_awaited(id) {
-                return Ok(true);
-            }
-            let released = self.0.release(id, fence, orphan, unless_awaited).await;
-            if released.is_err() && !unless_awaited {
-                let ledger = self.0.clone();
-                give_back(&self.0.released, GIVING_BACK, move || {
-                    let ledger = ledger.clone();
-                    async move {
-                        let freed = ledger.release(id, fence, orphan, false).await.is_ok();
-                        if freed {
-                            ledger.waiting.wake(id);
-                        }
-                        freed
-                    }
-                });
-            }
-            let kept = released?;
-            if !kept {
-                self.0.waiting.wake(id);
-            }
-            Ok(kept)
-        })
+        Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn register(&self) -> Option<&dyn Register> {
+        Some(self)
     }
 }

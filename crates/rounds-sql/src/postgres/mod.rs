@@ -4,6 +4,7 @@ mod connect;
 mod connections;
 mod ledger;
 mod line;
+mod register;
 mod relay;
 
 pub use connect::PostgresLedgerBuilder;

@@ -187,10 +187,12 @@ impl PostgresRelayBuilder {
         }
         let connections = connect::connections(&url, time).await?;
         let lock = i64::from_be_bytes(random());
-        let line = Line::new(connections.options(), lock, time);
+        let here = unique(&name, lock);
+        // So that an operator sees which instances are connected.
+        let line = Line::new(connections.options().application_name(&format!("rounds {here}")), lock, time);
         let listener = timeout(time, line.connect()).await.map_err(|_| StoreError::Silent { after: time })??;
         let listening = Mutex::new(Listening::NotYet(Box::new((listener, line, Handle::current()))));
-        Ok(PostgresRelay { connections, here: unique(&name, lock), lock, standing: Standing::new(time), listening })
+        Ok(PostgresRelay { connections, here, lock, standing: Standing::new(time), listening })
     }
 }
 

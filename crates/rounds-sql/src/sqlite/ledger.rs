@@ -6,6 +6,7 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
         kit::{Shares, Waiter, Waiting},
+        register::{FlowChange, Register},
     },
     time::{BoxFuture, Timestamp},
 };
@@ -13,7 +14,8 @@ use tokio::sync::Semaphore;
 
 use super::{
     open::SqliteLedgerBuilder,
-    steps::{Outcome, Spilled, Step},
+    reader::Reader,
+    steps::{OfFlow, Outcome, Spilled, Step},
     writer::Writer,
 };
 use crate::{
@@ -51,16 +53,17 @@ use crate::{
 ///
 /// Digests in place of names and answers, times, and sealed bytes. The guide `rounds::guide::stores` has the schema.
 #[derive(Debug, Clone)]
-pub struct SqliteLedger(Arc<Inner>);
+pub struct SqliteLedger(pub(super) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     writer: Writer,
+    pub(super) reader: Reader,
     timeout: Duration,
     /// Identifies the waiters of this process.
     instance: [u8; 16],
-    waiting: Waiting,
-    shares: Shares,
+    pub(super) waiting: Waiting,
+    pub(super) shares: Shares,
     /// Permits for retrying releases that failed.
     released: Arc<Semaphore>,
 }
@@ -80,9 +83,10 @@ impl SqliteLedger {
         SqliteLedgerBuilder::new(file.into())
     }
 
-    pub(super) fn on(writer: Writer, timeout: Duration, shares: Shares) -> Self {
+    pub(super) fn on(writer: Writer, reader: Reader, timeout: Duration, shares: Shares) -> Self {
         let inner = Arc::new(Inner {
             writer,
+            reader,
             // A step may wait for the one before it, and then for the file.
             timeout: timeout.saturating_mul(2),
             instance: random(),
@@ -99,14 +103,19 @@ impl SqliteLedger {
         self.0.sweep().await;
     }
 
-    async fn claim_round(&self, id: ClaimId, request: ClaimRequest) -> Result<Claimed, LedgerError> {
+    pub(super) async fn claim_round(
+        &self,
+        id: ClaimId,
+        request: ClaimRequest,
+        of_flow: Option<OfFlow>,
+    ) -> Result<Claimed, LedgerError> {
         let counts = matches!(id.what, ClaimKind::Round(_));
         let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
         let (key, bid, instance) = (Key::of(id), Bid::of(&request), self.0.instance);
         // Registered before the step: if the owner releases the round right after it was seen running, it must find a
         // waiter.
         let waiter = self.0.waiting.enter(id);
-        let claimed = match self.0.take(Step::Claim { key, bid, instance, fits: room.is_ok() }).await? {
+        let claimed = match self.0.take(Step::Claim { key, bid, instance, fits: room.is_ok(), of_flow }).await? {
             Outcome::Fresh { fence, spilled } => {
                 if counts {
                     self.0.shares.add(request.keep, ROUND_BYTES);
@@ -117,11 +126,68 @@ impl SqliteLedger {
             Outcome::Done(reply) => Claimed::Done(reply),
             Outcome::AnsweredOtherwise => Claimed::AnsweredOtherwise,
             Outcome::Dead => Claimed::Dead,
-            Outcome::Full | Outcome::Bool(_) => {
+            Outcome::Cancelled => Claimed::Cancelled,
+            _ => {
                 return Err(room.err().unwrap_or_else(|| StoreError::Garbage.into()));
             }
         };
         Ok(claimed)
+    }
+
+    pub(super) async fn settle_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        reply: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+        change: Option<Box<FlowChange>>,
+    ) -> Result<bool, LedgerError> {
+        let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
+        if let Some((keep, bytes)) = spilled {
+            self.0.shares.has_room(keep, bytes)?;
+        }
+        let (key, spent) = (Key::of(id), spent.into_iter().map(Key::of).collect());
+        let spill = spill.map(Spilled::of);
+        let step = Step::Settle { key, fence: fence.into(), outcome: reply, spill, spent, change };
+        let settled = self.0.is(step).await?;
+        if let Some((keep, bytes)) = spilled.filter(|_| settled) {
+            self.0.shares.add(keep, bytes);
+        }
+        self.0.waiting.wake(id);
+        Ok(settled)
+    }
+
+    pub(super) async fn release_round(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: Option<Box<FlowChange>>,
+    ) -> Result<bool, LedgerError> {
+        if unless_awaited && self.0.waiting.is_awaited(id) {
+            return Ok(true);
+        }
+        let released = self.0.is(self.0.release(id, fence, orphan, unless_awaited, change.clone())).await;
+        if released.is_err() && !unless_awaited {
+            let ledger = self.0.clone();
+            give_back(&self.0.released, GIVING_BACK, move || {
+                let (ledger, change) = (ledger.clone(), change.clone());
+                async move {
+                    let freed = ledger.is(ledger.release(id, fence, orphan, false, change)).await.is_ok();
+                    if freed {
+                        ledger.waiting.wake(id);
+                    }
+                    freed
+                }
+            });
+        }
+        let kept = released?;
+        if !kept {
+            self.0.waiting.wake(id);
+        }
+        Ok(kept)
     }
 
     async fn changed(self, id: ClaimId, waiter: Waiter) {
@@ -135,13 +201,20 @@ impl SqliteLedger {
 }
 
 impl Inner {
-    async fn take(&self, step: Step) -> Result<Outcome, StoreError> {
+    pub(super) async fn take(&self, step: Step) -> Result<Outcome, StoreError> {
         self.writer.take(step, self.timeout).await
     }
 
-    async fn is(&self, step: Step) -> Result<bool, StoreError> {
+    pub(super) async fn is(&self, step: Step) -> Result<bool, StoreError> {
         match self.take(step).await? {
             Outcome::Bool(is) => Ok(is),
+            _ => Err(StoreError::Garbage),
+        }
+    }
+
+    pub(super) async fn count(&self, step: Step) -> Result<u64, StoreError> {
+        match self.take(step).await? {
+            Outcome::Count(count) => Ok(count),
             _ => Err(StoreError::Garbage),
         }
     }
@@ -158,9 +231,16 @@ impl Inner {
         }
     }
 
-    fn release(&self, id: ClaimId, fence: Fence, orphan: OwnerLost, unless_awaited: bool) -> Step {
+    fn release(
+        &self,
+        id: ClaimId,
+        fence: Fence,
+        orphan: OwnerLost,
+        unless_awaited: bool,
+        change: Option<Box<FlowChange>>,
+    ) -> Step {
         let (key, state, instance) = (Key::of(id), released_state(orphan), self.instance);
-        Step::Release { key, fence: fence.into(), state, unless_awaited, instance }
+        Step::Release { key, fence: fence.into(), state, unless_awaited, instance, change }
     }
 }
 
@@ -176,11 +256,15 @@ impl Ledger for SqliteLedger {
     }
 
     fn claim(&self, id: ClaimId, request: ClaimRequest) -> BoxFuture<'_, Result<Claimed, LedgerError>> {
-        Box::pin(self.claim_round(id, request))
+        Box::pin(self.claim_round(id, request, None))
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        let step = Step::Renew { key: Key::of(id), fence: fence.into(), lease_until: millis(lease_until) };
+        let round = match id.what {
+            ClaimKind::Round(number) => Some(number),
+            _ => None,
+        };
+        let step = Step::Renew { key: Key::of(id), fence: fence.into(), lease_until: millis(lease_until), round };
         Box::pin(async move { Ok(self.0.is(step).await?) })
     }
 
@@ -192,20 +276,7 @@ impl Ledger for SqliteLedger {
         spill: Option<Spill>,
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
-            if let Some((keep, bytes)) = spilled {
-                self.0.shares.has_room(keep, bytes)?;
-            }
-            let (key, spent) = (Key::of(id), spent.into_iter().map(Key::of).collect());
-            let step = Step::Settle { key, fence: fence.into(), outcome: reply, spill: spill.map(Spilled::of), spent };
-            let settled = self.0.is(step).await?;
-            if let Some((keep, bytes)) = spilled.filter(|_| settled) {
-                self.0.shares.add(keep, bytes);
-            }
-            self.0.waiting.wake(id);
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, None))
     }
 
     fn release(
@@ -215,35 +286,16 @@ impl Ledger for SqliteLedger {
         orphan: OwnerLost,
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            if unless_awaited && self.0.waiting.is_awaited(id) {
-                return Ok(true);
-            }
-            let released = self.0.is(self.0.release(id, fence, orphan, unless_awaited)).await;
-            if released.is_err() && !unless_awaited {
-                let ledger = self.0.clone();
-                give_back(&self.0.released, GIVING_BACK, move || {
-                    let ledger = ledger.clone();
-                    async move {
-                        let freed = ledger.is(ledger.release(id, fence, orphan, false)).await.is_ok();
-                        if freed {
-                            ledger.waiting.wake(id);
-                        }
-                        freed
-                    }
-                });
-            }
-            let kept = released?;
-            if !kept {
-                self.0.waiting.wake(id);
-            }
-            Ok(kept)
-        })
+        Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn register(&self) -> Option<&dyn Register> {
+        Some(self)
     }
 }
 
 impl Spilled {
-    fn of(spill: Spill) -> Self {
+    pub(super) fn of(spill: Spill) -> Self {
         Self { key: Key::of(spill.id), keep: Kept::of(spill.keep), state: spill.state }
     }
 }

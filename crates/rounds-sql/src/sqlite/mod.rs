@@ -1,7 +1,10 @@
 //! SQLite: one file, for the processes of one host.
 
+mod flows;
 mod ledger;
 mod open;
+mod reader;
+mod register;
 mod steps;
 mod writer;
 

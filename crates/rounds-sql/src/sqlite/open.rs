@@ -13,7 +13,7 @@ use sqlx::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{ledger::SqliteLedger, writer::Writer};
+use super::{ledger::SqliteLedger, reader::Reader, writer::Writer};
 use crate::{
     claims::SHARES,
     error::{OpenError, StoreError},
@@ -72,8 +72,13 @@ impl SqliteLedgerBuilder {
         let options = options(&self.file, self.timeout.min(Duration::from_secs(24 * 60 * 60)));
         let mut connection = connect(&options, self.timeout).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
-        let writer = Writer::start(options, connection);
-        Ok(SqliteLedger::on(writer, self.timeout, Shares::new(self.anonymous_bytes, self.principal_bytes)))
+        let writer = Writer::start(options.clone(), connection);
+        Ok(SqliteLedger::on(
+            writer,
+            Reader::new(options),
+            self.timeout,
+            Shares::new(self.anonymous_bytes, self.principal_bytes),
+        ))
     }
 }
 

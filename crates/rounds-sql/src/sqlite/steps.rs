@@ -1,19 +1,78 @@
 //! The steps of a claim, as statements within a transaction.
 
+use rounds::{
+    FlowId,
+    ledger::register::{Changed, FlowChange, FlowEnd, FlowSet, FlowStation, FlowStatus, Watcher},
+    time::Timestamp,
+};
 use sqlx::SqliteConnection;
 
+use super::flows::Flows;
 use crate::claims::{Bid, COUNTS_MILLIS, Kept, Key, clock, first_fence, state};
 
 /// A step, with everything it needs, so that it can wait for its turn.
 #[derive(Debug)]
 pub(crate) enum Step {
     Spill(Spilled),
-    Claim { key: Key, bid: Bid, instance: [u8; 16], fits: bool },
-    Renew { key: Key, fence: i64, lease_until: i64 },
-    Settle { key: Key, fence: i64, outcome: Option<Vec<u8>>, spill: Option<Spilled>, spent: Vec<Key> },
-    Release { key: Key, fence: i64, state: i64, unless_awaited: bool, instance: [u8; 16] },
-    Look { key: Key, instance: [u8; 16] },
+    Claim {
+        key: Key,
+        bid: Bid,
+        instance: [u8; 16],
+        fits: bool,
+        of_flow: Option<OfFlow>,
+    },
+    /// With the number of the round, unless it is an effect.
+    Renew {
+        key: Key,
+        fence: i64,
+        lease_until: i64,
+        round: Option<u32>,
+    },
+    Settle {
+        key: Key,
+        fence: i64,
+        outcome: Option<Vec<u8>>,
+        spill: Option<Spilled>,
+        spent: Vec<Key>,
+        change: Option<Box<FlowChange>>,
+    },
+    Release {
+        key: Key,
+        fence: i64,
+        state: i64,
+        unless_awaited: bool,
+        instance: [u8; 16],
+        change: Option<Box<FlowChange>>,
+    },
+    Begin {
+        change: Box<FlowChange>,
+        spill: Option<Spilled>,
+    },
+    Cancel {
+        id: FlowId,
+        end: FlowEnd,
+    },
+    Delete {
+        which: FlowSet,
+        end: FlowEnd,
+    },
+    SweepFlows {
+        now: Timestamp,
+        most: usize,
+    },
+    Watch(Watcher),
+    Look {
+        key: Key,
+        instance: [u8; 16],
+    },
     Sweep,
+}
+
+/// A claim of a flow in the register.
+#[derive(Debug)]
+pub(crate) struct OfFlow {
+    pub(crate) id: FlowId,
+    pub(crate) change: Option<Box<FlowChange>>,
 }
 
 /// A spilled state, and the round that needs it.
@@ -35,8 +94,12 @@ pub(crate) enum Outcome {
     Done(Option<Vec<u8>>),
     AnsweredOtherwise,
     Dead,
+    Cancelled,
     /// A new record does not fit into the caller's share.
     Full,
+    /// The status before a cancellation, and the round.
+    Ended(Option<(FlowStatus, u32)>),
+    Count(u64),
     /// Whether the step happened; for a release, whether the claim is still held; for a look, whether it runs.
     Bool(bool),
 }
@@ -53,25 +116,76 @@ impl Step {
     pub(crate) fn undone(&self, outcome: &Outcome) -> Option<Self> {
         let (Self::Claim { key, instance, .. }, Outcome::Fresh { fence, .. }) = (self, outcome) else { return None };
         let (key, instance, fence) = (key.clone(), *instance, *fence);
-        Some(Self::Release { key, fence, state: state::FREE, unless_awaited: false, instance })
+        Some(Self::Release { key, fence, state: state::FREE, unless_awaited: false, instance, change: None })
     }
 
-    pub(crate) async fn apply(&self, on: &mut SqliteConnection) -> Result<Outcome, sqlx::Error> {
+    /// Takes the step within a transaction, and adds the flows that it has changed.
+    pub(crate) async fn apply(
+        &self,
+        on: &mut SqliteConnection,
+        changes: &mut Vec<Changed>,
+    ) -> Result<Outcome, sqlx::Error> {
         match self {
             Self::Spill(spilled) => spilled.write(on).await.map(|()| Outcome::Bool(true)),
-            Self::Claim { key, bid, instance, fits } => claim(on, key, bid, instance, *fits).await,
-            Self::Renew { key, fence, lease_until } => renew(on, key, *fence, *lease_until).await.map(Outcome::Bool),
-            Self::Settle { key, fence, outcome, spill, spent } => {
-                settle(on, key, *fence, outcome.as_deref(), spill.as_ref(), spent).await.map(Outcome::Bool)
+            Self::Claim { key, bid, instance, fits, of_flow: None } => claim(on, key, bid, instance, *fits).await,
+            Self::Claim { key, bid, instance, fits, of_flow: Some(of) } => {
+                if (Flows { on, changes }).is_cancelled(of.id).await? {
+                    return Ok(Outcome::Cancelled);
+                }
+                let outcome = claim(on, key, bid, instance, *fits).await?;
+                of.follow(&outcome, Flows { on, changes }).await?;
+                Ok(outcome)
             }
-            Self::Release { key, fence, state, unless_awaited, instance } => {
+            Self::Renew { key, fence, lease_until, round } => {
+                let renewed = renew(on, key, *fence, *lease_until).await?;
+                if let Some(round) = round.filter(|_| renewed) {
+                    Flows { on, changes }.renew(&key.flow, round, *lease_until).await?;
+                }
+                Ok(Outcome::Bool(renewed))
+            }
+            Self::Settle { key, fence, outcome, spill, spent, change } => {
+                let settled = settle(on, key, *fence, outcome.as_deref(), spill.as_ref(), spent).await?;
+                if let Some(change) = change.as_deref().filter(|_| settled) {
+                    Flows { on, changes }.apply(change.clone()).await?;
+                }
+                Ok(Outcome::Bool(settled))
+            }
+            Self::Release { key, fence, state, unless_awaited, instance, change } => {
                 if *unless_awaited && is_awaited_elsewhere(on, key, instance).await? {
                     return Ok(Outcome::Bool(true));
                 }
-                release(on, key, *fence, *state).await.map(|()| Outcome::Bool(false))
+                let released = release(on, key, *fence, *state).await?;
+                if let Some(change) = change.as_deref().filter(|_| released) {
+                    Flows { on, changes }.apply(change.clone()).await?;
+                }
+                Ok(Outcome::Bool(false))
             }
+            Self::Begin { change, spill } => {
+                if let Some(spilled) = spill {
+                    spilled.write(on).await?;
+                }
+                Flows { on, changes }.apply((**change).clone()).await.map(|()| Outcome::Bool(true))
+            }
+            Self::Cancel { id, end } => Flows { on, changes }.cancel(*id, *end).await.map(Outcome::Ended),
+            Self::Delete { which, end } => Flows { on, changes }.delete(which, *end).await.map(Outcome::Count),
+            Self::SweepFlows { now, most } => Flows { on, changes }.sweep(*now, *most).await.map(Outcome::Count),
             Self::Look { key, instance } => look(on, key, instance).await.map(Outcome::Bool),
             Self::Sweep => sweep(on).await.map(Outcome::Bool),
+            // The writer keeps it.
+            Self::Watch(_) => Ok(Outcome::Bool(true)),
+        }
+    }
+}
+
+impl OfFlow {
+    /// Changes the record as the outcome of the claim says.
+    async fn follow(&self, outcome: &Outcome, mut flows: Flows<'_>) -> Result<(), sqlx::Error> {
+        let Some(change) = &self.change else { return Ok(()) };
+        match outcome {
+            Outcome::Fresh { .. } => flows.apply((**change).clone()).await,
+            Outcome::AnsweredOtherwise => flows.refuse(change, FlowStation::RefusedOtherAnswers).await,
+            Outcome::Dead => flows.refuse(change, FlowStation::RefusedDead).await,
+            _ => Ok(()),
         }
     }
 }
@@ -180,12 +294,14 @@ async fn settle(
     Ok(true)
 }
 
-async fn release(on: &mut SqliteConnection, key: &Key, fence: i64, state: i64) -> Result<(), sqlx::Error> {
+/// Gives up the claim. False if another run has it.
+async fn release(on: &mut SqliteConnection, key: &Key, fence: i64, state: i64) -> Result<bool, sqlx::Error> {
     let release = sqlx::query(
         "UPDATE rounds_claims SET state = ?3, answers = NULL, lease_until = NULL
          WHERE flow = ?1 AND what = ?2 AND state = 1 AND fence = ?4",
     );
-    release.bind(&key.flow).bind(&key.what).bind(state).bind(fence).execute(on).await.map(drop)
+    let released = release.bind(&key.flow).bind(&key.what).bind(state).bind(fence).execute(on).await?;
+    Ok(released.rows_affected() == 1)
 }
 
 /// Whether a leg waits in another process. The calling process has checked its own waiters already.

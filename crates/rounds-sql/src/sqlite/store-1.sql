@@ -25,3 +25,36 @@ CREATE TABLE rounds_waiters (
     until    INTEGER NOT NULL, -- when it no longer counts, unless it is registered again
     PRIMARY KEY (flow, what, instance)
 ) STRICT, WITHOUT ROWID;
+
+-- The register: one record for each flow that has asked.
+CREATE TABLE rounds_flows (
+    flow        BLOB    NOT NULL PRIMARY KEY, -- the digest of the flow
+    method      TEXT    NOT NULL,             -- tools/call, prompts/get or resources/read
+    target      TEXT    NOT NULL,             -- the name of the tool or prompt; of a resource the scheme of its URI
+    principal   BLOB,                         -- a keyed digest of the principal
+    created     INTEGER NOT NULL,
+    changed     INTEGER NOT NULL,
+    deadline    INTEGER NOT NULL,
+    status      INTEGER NOT NULL,             -- 0 working, 1 waiting, 2 completed, 3 failed, 4 cancelled, 5 expired
+    round       INTEGER NOT NULL,             -- the round that is asked or answered
+    open        TEXT    NOT NULL,             -- the keys of open questions, as a JSON array
+    open_until  INTEGER NOT NULL,             -- when an open flow expires
+    kept_until  INTEGER NOT NULL,             -- when the record may be removed
+    owner       TEXT,                         -- the instance that works on it, or where its handler waits
+    owner_lease INTEGER,                      -- when the owner's lease lapses
+    keys        BLOB    NOT NULL,             -- the ids of the keys that sealed its parts, eight bytes each
+    timeline    BLOB    NOT NULL,             -- thirteen bytes for each entry: leg, station, time
+    deleted     INTEGER NOT NULL              -- 1 if only the cancellation is remembered
+) STRICT;
+CREATE INDEX rounds_flows_open ON rounds_flows (created, flow) WHERE status IN (0, 1);
+CREATE INDEX rounds_flows_created ON rounds_flows (created, flow);
+CREATE INDEX rounds_flows_kept_until ON rounds_flows (kept_until);
+CREATE INDEX rounds_flows_principal ON rounds_flows (principal) WHERE principal IS NOT NULL;
+
+-- The sealed parts of a record: arguments, questions, answers, results.
+CREATE TABLE rounds_parts (
+    flow   BLOB    NOT NULL,
+    number INTEGER NOT NULL,
+    sealed BLOB    NOT NULL,
+    PRIMARY KEY (flow, number)
+) STRICT;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rounds::ledger::register::{Changed, Watcher};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::sync::{mpsc, oneshot};
 
@@ -29,7 +30,7 @@ struct Job {
 impl Writer {
     pub(crate) fn start(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
         let (steps, jobs) = mpsc::channel(4 * BATCH);
-        tokio::spawn(Writing { options, connection: Some(connection) }.run(jobs));
+        tokio::spawn(Writing { options, connection: Some(connection), watchers: Vec::new() }.run(jobs));
         Self { steps }
     }
 
@@ -53,6 +54,7 @@ struct Writing {
     options: SqliteConnectOptions,
     /// None after a failure that may have broken it.
     connection: Option<SqliteConnection>,
+    watchers: Vec<Watcher>,
 }
 
 impl Writing {
@@ -102,18 +104,30 @@ impl Writing {
                 _ => StoreError::Garbage,
             })?,
         };
-        let outcomes = transaction(&mut connection, steps).await.map_err(StoreError::of)?;
+        let (outcomes, changes) = transaction(&mut connection, steps).await.map_err(StoreError::of)?;
         self.connection = Some(connection);
+        self.tell(steps, &changes);
         Ok(outcomes)
+    }
+
+    /// Tells the watchers what was committed, and keeps new ones.
+    fn tell(&mut self, steps: &[Step], changes: &[Changed]) {
+        self.watchers.retain(|watcher| changes.iter().all(|changed| watcher.tell(*changed)));
+        self.watchers.extend(steps.iter().filter_map(|step| match step {
+            Step::Watch(watcher) => Some(watcher.clone()),
+            _ => None,
+        }));
     }
 }
 
-async fn transaction(connection: &mut SqliteConnection, steps: &[Step]) -> Result<Vec<Outcome>, sqlx::Error> {
+type Taken = (Vec<Outcome>, Vec<Changed>);
+
+async fn transaction(connection: &mut SqliteConnection, steps: &[Step]) -> Result<Taken, sqlx::Error> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let mut outcomes = Vec::with_capacity(steps.len());
+    let (mut outcomes, mut changes) = (Vec::with_capacity(steps.len()), Vec::new());
     for step in steps {
-        outcomes.push(step.apply(&mut transaction).await?);
+        outcomes.push(step.apply(&mut transaction, &mut changes).await?);
     }
     transaction.commit().await?;
-    Ok(outcomes)
+    Ok((outcomes, changes))
 }

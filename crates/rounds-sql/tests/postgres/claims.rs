@@ -15,6 +15,12 @@ async fn it_passes_the_suite() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn it_passes_the_suite_of_registers() {
+    let url = Postgres::shared().database();
+    rounds::register::suite::run(async || PostgresLedger::connect(&url).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite_where_transactions_are_serializable_by_default() {
     let postgres = Postgres::shared();
     let url = postgres.database();

@@ -20,6 +20,13 @@ async fn it_passes_the_suite_with_one_ledger() {
     rounds::ledger::suite::run(|| async { ledger.clone() }).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn it_passes_the_suite_of_registers() {
+    let folder = Folder::new();
+    let ledger = folder.ledger().await;
+    rounds::register::suite::run(|| async { ledger.clone() }).await;
+}
+
 #[tokio::test]
 async fn a_restart_forgets_nothing() {
     let folder = Folder::new();
