@@ -269,8 +269,14 @@ impl Inner {
     }
 
     async fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> Result<bool, StoreError> {
-        let renew =
-            |_| keyed(id, "SELECT rounds_renew($1, $2, $3, $4)").bind(i64::from(fence)).bind(millis(lease_until));
+        let (fence, lease_until) = (i64::from(fence), millis(lease_until));
+        let renew = |_| match id.what {
+            ClaimKind::Round(number) => {
+                let call = keyed(id, "SELECT rounds_renew_round($1, $2, $3, $4, $5)");
+                call.bind(fence).bind(lease_until).bind(i64::from(number))
+            }
+            _ => keyed(id, "SELECT rounds_renew($1, $2, $3, $4)").bind(fence).bind(lease_until),
+        };
         self.is(renew).await
     }
 
