@@ -9,6 +9,7 @@ mod nginx;
 mod package;
 mod peers;
 mod phrases;
+mod postgres;
 mod prose;
 mod redis;
 mod rmcp;
@@ -48,6 +49,7 @@ Tasks:
   phrases           Find phrases that make the prose hard to read, and print what to write instead
   rooms             Find a cycle between the folders of the library
   redis             Only install Redis if it is missing, for the tests that start it
+  postgres          Only install Postgres if it is missing, for the tests that start it
   nginx             Only install nginx if it is missing, for the tests that start it";
 
 fn main() -> ExitCode {
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         ["phrases"] => Ok(vec![phrases()]),
         ["rooms"] => Ok(vec![rooms()]),
         ["redis"] => Ok(vec![redis()]),
+        ["postgres"] => Ok(vec![postgres()]),
         ["nginx"] => Ok(vec![nginx()]),
         _ => {
             eprintln!("{USAGE}");
@@ -96,6 +99,7 @@ fn test() -> io::Result<Vec<Step>> {
         rooms(),
         Step::cargo("check the lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
         redis(),
+        postgres(),
         nginx(),
         Step::cargo(
             "run every test, of units, of crates and in the documentation",
@@ -205,6 +209,11 @@ fn upgrade() -> io::Result<Vec<Step>> {
 /// The step of `cargo xtask redis`.
 fn redis() -> Step {
     Step::cargo("find Redis, or install it", "xtask redis").by(redis::install)
+}
+
+/// The step of `cargo xtask postgres`.
+fn postgres() -> Step {
+    Step::cargo("find Postgres, or install it", "xtask postgres").by(postgres::install)
 }
 
 /// The step of `cargo xtask nginx`.

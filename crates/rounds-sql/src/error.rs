@@ -20,6 +20,12 @@ pub enum StoreError {
          primary"
     )]
     ReadOnly(#[source] Arc<sqlx::Error>),
+    /// The file cannot be opened. SQLite also says so if it cannot create its other files beside it.
+    #[error(
+        "the database file cannot be opened: check that its folder exists, and that this process may write to both; on a \
+         read-only disk a server cannot run"
+    )]
+    Inaccessible(#[source] Arc<sqlx::Error>),
     /// The disk has no space left.
     #[error("the disk of the database is full: free some space; nothing that was acknowledged is lost")]
     DiskFull(#[source] Arc<sqlx::Error>),
@@ -96,6 +102,7 @@ fn kind_of_result_code(code: &str) -> fn(Arc<sqlx::Error>) -> StoreError {
     match code.parse::<u32>().map(|code| code & 0xff) {
         Ok(5 | 6) => StoreError::Locked,
         Ok(8) => StoreError::ReadOnly,
+        Ok(14) => StoreError::Inaccessible,
         Ok(13) => StoreError::DiskFull,
         Ok(11 | 26) => StoreError::Damaged,
         Ok(3 | 23) => StoreError::Denied,

@@ -197,10 +197,8 @@ async fn claim(
     instance: &[u8],
     fits: bool,
 ) -> Result<Outcome, sqlx::Error> {
-    if fits {
-        if let Some(fresh) = take(on, key, bid).await? {
-            return Ok(fresh);
-        }
+    if fits && let Some(fresh) = take(on, key, bid).await? {
+        return Ok(fresh);
     }
     let known = sqlx::query_as::<_, Known>(
         "SELECT state, answers, lease_until, outcome FROM rounds_claims WHERE flow = ? AND what = ?",

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
+mod away;
 mod claims;
 
 use std::{

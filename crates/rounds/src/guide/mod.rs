@@ -11,6 +11,7 @@
 //! | [`client`] | how to write the side that is asked |
 //! | [`deploying`] | what one process, a fleet and short-lived workers need |
 //! | [`register`] | which flows wait, and how to look at them and cancel them |
+//! | [`stores`] | which store to take, what it contains and what it can lose |
 //! | [`security`] | what holds by default, and what to set for several users |
 //! | [`internals`] | how a handler waits, is replayed, and runs once for each answer |
 //! | [`token`] | what `requestState` contains, byte by byte |
@@ -46,6 +47,7 @@ page!(testing, "testing.md");
 page!(client, "client.md");
 page!(deploying, "deploying.md");
 page!(register, "register.md");
+page!(stores, "stores.md");
 page!(security, "security.md");
 page!(internals, "internals.md");
 page!(token, "token.md");
@@ -70,6 +72,7 @@ mod tests {
         "client",
         "deploying",
         "register",
+        "stores",
         "security",
         "internals",
         "token",
