@@ -38,7 +38,7 @@ pub(crate) const GIVEN_BACK: usize = 1000;
 /// fleet do not sweep together.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// The states of a claim, as they are stored.
+/// The numbers by which the states of a claim are stored.
 pub(crate) mod state {
     pub(crate) const FREE: i64 = 0;
     #[cfg(feature = "sqlite")]

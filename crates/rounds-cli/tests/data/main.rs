@@ -135,7 +135,7 @@ async fn money_moves_once_over_restarts_and_its_sum_never_changes() {
         assert_eq!(sum(&after), sum(&before));
     }
     for (arguments, said) in [
-        (json!({"from": "alice", "to": "nobody", "amount": 1}), "There is no account nobody."),
+        (json!({"from": "alice", "to": "dave", "amount": 1}), "There is no account dave."),
         (json!({"from": "alice", "to": "bob", "amount": 4_000_000}), "There is no account alice with 4000000."),
     ] {
         let call = Call::tool("transfer", &arguments);

@@ -114,7 +114,7 @@ fn survive(database: &str, tool: &str, times: usize) -> i64 {
     for _ in 0..times {
         for moment in MOMENTS {
             let answer = server.call(tool, json!({})).asked().accept("confirm", json!({"confirm": true}));
-            server.call("stop_at", json!({"moment": moment}));
+            assert_eq!(server.call("stop_at", json!({"moment": moment})).text(), "armed");
             server.killed_while(&answer, moment);
             server = Server::start(database);
             transfers += 1;
