@@ -136,7 +136,7 @@ pub mod asked {
 /// Several questions of a [`Durable`] handler in one round, and durable tools with everything that a tool has.
 #[cfg(feature = "server")]
 pub mod durable {
-    pub use crate::server::shape::{Together, durable_tool as tool};
+    pub use crate::server::shape::{Arguments, Together, durable_tool as tool};
 }
 
 /// The types and the schemas that can be asked for with a form, and why an answer is not valid.

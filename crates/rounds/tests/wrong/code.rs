@@ -170,3 +170,46 @@ mod wrong {
             .build();
     }
 }
+
+#[cfg(wrong = "form_without_type")]
+mod wrong {
+    use super::*;
+
+    async fn book(ask: Ask) -> Result<String, FlowError> {
+        let seat = ask.form("Which seat?").await?;
+        Ok(String::new())
+    }
+}
+
+#[cfg(wrong = "ask_and_durable")]
+mod wrong {
+    use rmcp::{tool, tool_router};
+
+    use super::*;
+
+    #[tool_router]
+    impl Shop {
+        #[tool(description = "Book a trip")]
+        async fn book(&self, ask: Ask, flow: Durable<Shop>) -> Result<String, FlowError> {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    fn both() {
+        Shop::tool_router();
+    }
+}
+
+#[cfg(wrong = "durable_and_ask")]
+mod wrong {
+    use super::*;
+
+    async fn book(flow: Durable<Shop>, ask: Ask) -> Result<String, FlowError> {
+        Ok(String::new())
+    }
+
+    fn router() -> ToolRouter<Shop> {
+        ToolRouter::new().with_route(durable("book", "Book a trip", book))
+    }
+}

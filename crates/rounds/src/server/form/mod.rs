@@ -45,7 +45,8 @@ use crate::{
 /// [`FormTypeError`] when it is first asked.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asked for with a form",
-    note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow)"
+    note = "write `use rmcp::schemars;` and derive `serde::Deserialize` and `schemars::JsonSchema` for it (it cannot borrow). If it is `!`, \
+            say what to ask for: `let units: Units = ask.form(\"Which units?\").await?;`"
 )]
 pub trait FormType: DeserializeOwned + JsonSchema + Send + 'static {}
 

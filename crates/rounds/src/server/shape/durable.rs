@@ -408,7 +408,7 @@ pub fn durable<S, P, R, F, Fut>(
 ) -> ToolRoute<S>
 where
     S: Send + Sync + 'static,
-    P: DeserializeOwned + JsonSchema + Send + 'static,
+    P: Arguments,
     R: IntoCallToolResult,
     F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
@@ -451,7 +451,7 @@ where
 pub fn durable_tool<S, P, R, F, Fut>(tool: Tool, handler: F) -> ToolRoute<S>
 where
     S: Send + Sync + 'static,
-    P: DeserializeOwned + JsonSchema + Send + 'static,
+    P: Arguments,
     R: IntoCallToolResult,
     F: Fn(Durable<S>, P) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<R, FlowError>> + Send + 'static,
@@ -526,6 +526,18 @@ pub(super) fn prepare<S: Send + Sync + 'static>(
 pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<P, FlowError> {
     parse_json_object(arguments.unwrap_or_default()).map_err(|misfit| FlowError::failed(misfit.message))
 }
+
+/// The arguments of a durable tool: one struct.
+///
+/// There is nothing to implement: every type that derives `Deserialize` and `JsonSchema` has it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a durable handler",
+    note = "a durable handler takes its `Durable` and one struct that derives `serde::Deserialize` and `schemars::JsonSchema`; it \
+            asks with the `Durable`, and does not take an `Ask`, a `Round` or rmcp's `Parameters`"
+)]
+pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
+
+impl<P: DeserializeOwned + JsonSchema + Send + 'static> Arguments for P {}
 
 /// Questions that are asked together in one round: tuples of [`QuestionBuilder`].
 pub trait Together: sealed::Sealed {

@@ -13,7 +13,7 @@ mod steps;
 pub use ask::{Answer, Ask, QuestionBuilder};
 pub use asked::{Asked, FixedQuestion, Question, QuestionInput};
 pub use by_era::by_era;
-pub use durable::{Durable, Together, durable, durable_prompt, durable_tool};
+pub use durable::{Arguments, Durable, Together, durable, durable_prompt, durable_tool};
 pub use posed::DeclaredQuestion;
 pub(crate) use posed::SettledQuestion;
 pub use prompt::PromptResponse;
