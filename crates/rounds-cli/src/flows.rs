@@ -10,11 +10,11 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
-use crate::{Failure, keys::AUDIENCE, print, show, terminal::clean};
+use crate::{Failure, keys::AUDIENCE, print, show, store::StoreUrl, terminal::clean};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  rounds flows --store redis://127.0.0.1/ --key-file keys --status waiting
+  rounds flows --store sqlite:rounds.db --key-file keys --status waiting
   rounds flows show 0123456789abcdef0123456789abcdef --store redis://127.0.0.1/ --key-file keys
   rounds flows cancel 0123456789abcdef0123456789abcdef --store redis://127.0.0.1/ --key-file keys";
 
@@ -23,9 +23,9 @@ Examples:
 pub(crate) struct Options {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The store of the servers, such as redis://127.0.0.1/
+    /// The store of the servers: sqlite:FILE, postgres://..., or redis://...
     #[arg(long, value_name = "URL", global = true)]
-    store: Option<String>,
+    store: Option<StoreUrl>,
     /// The key file of the servers
     #[arg(long, value_name = "FILE", global = true)]
     key_file: Option<PathBuf>,
@@ -72,10 +72,10 @@ pub(crate) async fn flows(options: Options) -> Result<ExitCode, Failure> {
 impl Options {
     async fn open(&self) -> Result<Flows, Failure> {
         let missing = |option: &str, what: &str| Failure::Usage(format!("name {what} with {option}"));
-        let store = self.store.as_deref().ok_or_else(|| missing("--store URL", "the store of the servers"))?;
+        let store = self.store.as_ref().ok_or_else(|| missing("--store URL", "the store of the servers"))?;
         let file = self.key_file.as_ref().ok_or_else(|| missing("--key-file FILE", "their key file"))?;
         let keys = KeyRing::from_file(file)?;
-        open_store(store, &keys, &self.audience).await
+        store.flows(&keys, &self.audience).await
     }
 
     async fn list(&self, flows: &Flows) -> Result<String, Failure> {
@@ -120,29 +120,6 @@ async fn cancel(flows: &Flows, id: FlowId) -> Result<String, Failure> {
         Some(before) if before.is_open() => Ok(format!("cancelled {id}\n")),
         Some(before) => Err(Failure::FlowEnded(before)),
     }
-}
-
-/// Opens the flows of a store, by its URL.
-async fn open_store(store: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
-    match store.split_once(':') {
-        Some(("redis" | "rediss" | "redis+unix" | "unix", _)) => open_redis(store, keys, audience).await,
-        _ => Err(Failure::Usage(format!("{} is not a store: write it like redis://127.0.0.1/", clean::line(store)))),
-    }
-}
-
-#[cfg(feature = "redis")]
-async fn open_redis(url: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
-    let ledger = rounds_redis::RedisLedger::builder(url).prefix(audience).connect().await;
-    let ledger = ledger.map_err(|source| Failure::Store {
-        store: crate::store::without_password("Redis", url),
-        source: source.into(),
-    })?;
-    Ok(Flows::open(ledger, keys, Some(audience))?)
-}
-
-#[cfg(not(feature = "redis"))]
-async fn open_redis(_url: &str, _keys: &KeyRing, _audience: &str) -> Result<Flows, Failure> {
-    Err(crate::features::missing("a store in Redis", "redis"))
 }
 
 fn summary_json(flow: &FlowSummary) -> Value {

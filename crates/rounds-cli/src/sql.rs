@@ -34,7 +34,7 @@ pub(crate) async fn join_sqlite(file: &str) -> Joined {
     sqlx::raw_sql(TABLES).execute(&pool).await?;
     open_accounts_sqlite(&pool).await?;
     let gallery = Gallery::flying(SqliteShop(pool.clone())).banking(SqliteShop(pool));
-    Ok(gallery::rounds_with(gallery).ledger(ledger))
+    Ok(gallery::rounds_with(gallery).ledger(ledger).register())
 }
 
 /// The gallery as one instance of a fleet on a Postgres.
@@ -50,7 +50,7 @@ pub(crate) async fn join_postgres(url: &str, instance: &str) -> Joined {
     transaction.commit().await?;
     open_accounts_postgres(&pool).await?;
     let gallery = Gallery::flying(PostgresShop(pool.clone())).banking(PostgresShop(pool));
-    Ok(gallery::rounds_with(gallery).ledger(ledger).relay(relay))
+    Ok(gallery::rounds_with(gallery).ledger(ledger).relay(relay).register())
 }
 
 /// An airline and a bank. The statements are the same for both databases.

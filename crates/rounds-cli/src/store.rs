@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use gallery::Gallery;
-use rounds::RoundsBuilder;
+use rounds::{KeyRing, RoundsBuilder, register::Flows};
 
 use crate::Failure;
 
@@ -45,6 +45,54 @@ impl StoreUrl {
             Self::Redis(url) => join_redis(url, prefix, instance).await,
         }
     }
+
+    /// The flows that the servers of this store know. They are opened with these keys and this audience, which in Redis is
+    /// also the prefix.
+    pub(crate) async fn flows(&self, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
+        match self {
+            Self::Sqlite(file) => flows_in_sqlite(file, keys, audience).await,
+            Self::Postgres(url) => flows_in_postgres(url, keys, audience).await,
+            Self::Redis(url) => flows_in_redis(url, keys, audience).await,
+        }
+    }
+}
+
+#[cfg(feature = "sql")]
+async fn flows_in_sqlite(file: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
+    let failed = |source| Failure::Store { store: file.to_owned(), source };
+    // Opening a store creates it, which is right for a server only.
+    std::fs::metadata(file).map_err(|error| failed(error.into()))?;
+    let ledger = rounds_sql::SqliteLedger::open(file).await.map_err(|error| failed(error.into()))?;
+    Ok(Flows::open(ledger, keys, Some(audience))?)
+}
+
+#[cfg(feature = "sql")]
+async fn flows_in_postgres(url: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
+    let failed = |source| Failure::Store { store: without_password("Postgres", url), source };
+    let ledger = rounds_sql::PostgresLedger::connect(url).await.map_err(|error| failed(error.into()))?;
+    Ok(Flows::open(ledger, keys, Some(audience))?)
+}
+
+#[cfg(not(feature = "sql"))]
+async fn flows_in_sqlite(_file: &str, _keys: &KeyRing, _audience: &str) -> Result<Flows, Failure> {
+    Err(crate::features::missing("a store in SQLite", "sql"))
+}
+
+#[cfg(not(feature = "sql"))]
+async fn flows_in_postgres(_url: &str, _keys: &KeyRing, _audience: &str) -> Result<Flows, Failure> {
+    Err(crate::features::missing("a store in Postgres", "sql"))
+}
+
+#[cfg(feature = "redis")]
+async fn flows_in_redis(url: &str, keys: &KeyRing, audience: &str) -> Result<Flows, Failure> {
+    let failed = |source| Failure::Store { store: without_password("Redis", url), source };
+    let ledger = rounds_redis::RedisLedger::builder(url).prefix(audience).connect().await;
+    Ok(Flows::open(ledger.map_err(|error| failed(error.into()))?, keys, Some(audience))?)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn flows_in_redis(_url: &str, _keys: &KeyRing, _audience: &str) -> Result<Flows, Failure> {
+    Err(crate::features::missing("a store in Redis", "redis"))
 }
 
 #[cfg(feature = "sql")]
@@ -81,7 +129,7 @@ async fn join_redis(_url: &str, _prefix: &str, _instance: &str) -> Result<Rounds
 
 /// The address without its password, for error messages.
 #[cfg(any(feature = "redis", feature = "sql"))]
-pub(crate) fn without_password(what: &str, url: &str) -> String {
+fn without_password(what: &str, url: &str) -> String {
     // Parameters may contain one, too.
     let url = url.split('?').next().unwrap_or(url);
     match url.rsplit_once('@') {

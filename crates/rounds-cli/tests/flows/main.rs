@@ -10,12 +10,12 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use rounds_testkit::Redis;
+use rounds_testkit::{Postgres, Redis};
 use serde_json::Value;
 
 /// A server with its store, and a folder with its keys.
 struct Stage {
-    redis: Redis,
+    store: String,
     folder: PathBuf,
     server: Child,
     url: String,
@@ -28,14 +28,15 @@ fn rounds(args: &[&str]) -> Command {
 }
 
 impl Stage {
-    fn set() -> Self {
-        let redis = Redis::start();
-        let folder = std::env::temp_dir().join(format!("rounds-flows-{}", std::process::id()));
+    /// Starts a server with the store of this URL. `{folder}` in it is the folder.
+    fn set(name: &str, store: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("rounds-flows-{name}-{}", std::process::id()));
+        let store = store.replace("{folder}", &folder.display().to_string());
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("keys"), rounds(&["keygen"]).output().unwrap().stdout).unwrap();
         std::fs::set_permissions(folder.join("keys"), std::fs::Permissions::from_mode(0o600)).unwrap();
         let keys = folder.join("keys").display().to_string();
-        let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--redis", &redis.url(), "--key-file", &keys])
+        let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--store", &store, "--key-file", &keys])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -47,7 +48,7 @@ impl Stage {
             }
         };
         std::thread::spawn(move || lines.for_each(drop));
-        Self { redis, folder, server, url }
+        Self { store, folder, server, url }
     }
 
     fn file(&self, name: &str) -> String {
@@ -62,8 +63,8 @@ impl Stage {
     }
 
     fn flows(&self, args: &[&str]) -> Output {
-        let (store, keys) = (self.redis.url(), self.file("keys"));
-        let all = [&["flows"], args, &["--store", &store, "--key-file", &keys]].concat();
+        let keys = self.file("keys");
+        let all = [&["flows"], args, &["--store", &self.store, "--key-file", &keys]].concat();
         rounds(&all).output().unwrap()
     }
 
@@ -87,8 +88,35 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn flows_are_listed_shown_and_cancelled() {
-    let stage = Stage::set();
+fn flows_in_redis_are_listed_shown_and_cancelled() {
+    let redis = Redis::start();
+    list_show_and_cancel(&Stage::set("redis", &redis.url()));
+}
+
+#[test]
+fn flows_in_sqlite_are_listed_shown_and_cancelled() {
+    list_show_and_cancel(&Stage::set("sqlite", "sqlite:{folder}/rounds.db"));
+}
+
+#[test]
+fn flows_in_postgres_are_listed_shown_and_cancelled() {
+    list_show_and_cancel(&Stage::set("postgres", &Postgres::shared().database()));
+}
+
+#[test]
+fn a_file_that_does_not_exist_is_not_created() {
+    let folder = std::env::temp_dir().join(format!("rounds-flows-none-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (keys, file) = (folder.join("keys"), folder.join("rounds.db"));
+    std::fs::write(&keys, rounds(&["keygen"]).output().unwrap().stdout).unwrap();
+    let store = format!("sqlite:{}", file.display());
+    let output = rounds(&["flows", "--store", &store, "--key-file", &keys.display().to_string()]).output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("No such file"), "{}", said(&output));
+    assert!(!file.exists());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn list_show_and_cancel(stage: &Stage) {
     assert_eq!(said(&stage.flows(&[])), "no flows\n");
     stage.ask("weather_e", "guard");
     stage.ask("weather_h", "linear");
