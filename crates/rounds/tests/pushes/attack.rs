@@ -141,3 +141,32 @@ async fn a_client_that_goes_away_takes_its_handler_with_it() {
     .await;
     assert_eq!(stage.server.waiting_calls(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_its_thread_gets_an_error() {
+    let stage = stage(async |context: RequestContext<RoleServer>| {
+        let asked = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(context.peer.elicit::<Sure>("Sure?"))
+        });
+        Ok(asked.unwrap_err().to_string())
+    });
+    let client = stage.modern().await;
+    let call = client.start("tools/call", json!({"name": "sure"})).await;
+    stage.clock.until_asleep(1).await;
+    stage.clock.advance(std::time::Duration::from_secs(30));
+    let told = in_time(call.finish()).await.text();
+    assert!(told.contains("awaited in a blocking call"), "{told}");
+    assert_eq!(stage.asks(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_on_another_thread_may_block() {
+    let stage = stage(async |context: RequestContext<RoleServer>| {
+        let (peer, runtime) = (context.peer.clone(), tokio::runtime::Handle::current());
+        let asked = tokio::task::spawn_blocking(move || runtime.block_on(peer.elicit::<Sure>("Sure?"))).await.unwrap();
+        Ok(asked.unwrap().unwrap().sure.to_string())
+    });
+    let client = stage.modern().await;
+    let asked = in_time(client.call("sure", json!({}))).await.asked();
+    assert_eq!(in_time(asked.accept("sure", json!({"sure": true})).send(&client)).await.text(), "true");
+}

@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 
 use rmcp::{
@@ -22,7 +23,13 @@ use super::{
     forward::{self, Withdrawal},
     question,
 };
-use crate::{server::engine::frame::Frame, shared::clock::BoxFuture};
+use crate::{
+    server::{engine::frame::Frame, policy::error::FlowError},
+    shared::clock::BoxFuture,
+};
+
+/// How long one poll of a handler may take while a question of its waits for the end of the poll.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
 
 /// What a handler has sent, as far as it concerns questions.
 pub(super) enum Sent {
@@ -230,8 +237,8 @@ impl Line {
         match message {
             JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => match question::of_request(request) {
                 Ok(question) => {
-                    self.sent(Sent::Asked(id, Box::new(question)));
-                    None
+                    self.sent(Sent::Asked(id.clone(), Box::new(question)));
+                    Some(self.watch(id))
                 }
                 Err(request) => Some(self.forward(id, *request)),
             },
@@ -239,6 +246,33 @@ impl Line {
             // Nothing is requested of the stand-in, so it responds to nothing.
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
         }
+    }
+
+    /// Fails a question whose handler blocks its thread, as `block_on` does: the poll that sent it does not end before it is
+    /// answered, and it cannot be asked before the poll has ended.
+    fn watch(self: &Arc<Self>, id: RequestId) -> BoxFuture<'static, Result<(), ServiceError>> {
+        let (line, flushed) = (self.clone(), self.until_flushed());
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = flushed => {}
+                () = line.frame.core.clock.sleep(LONGEST_POLL) => line.fail_blocked(&id),
+            }
+            Ok(())
+        })
+    }
+
+    fn fail_blocked(&self, id: &RequestId) {
+        let mut state = self.state();
+        let before = state.sent.len();
+        state.sent.retain(|sent| !matches!(sent, Sent::Asked(asked, _) if asked == id));
+        if state.sent.len() == before {
+            return;
+        }
+        state.answers.push_back(JsonRpcMessage::error(FlowError::Blocked.into(), Some(id.clone())));
+        let receiver = state.receiver.take();
+        drop(state);
+        wake(receiver);
     }
 
     fn notified(&self, notification: ServerNotification) -> Option<BoxFuture<'static, Result<(), ServiceError>>> {
