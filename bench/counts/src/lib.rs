@@ -50,6 +50,11 @@ enum Units {
 
 #[tool_router]
 impl Weather {
+    #[tool(description = "Weather for a place, which asks nothing")]
+    async fn plain(&self, Parameters(place): Parameters<Place>) -> String {
+        report(&place, &Units::Metric)
+    }
+
     #[tool(description = "Weather for a place, asking for units (guard-first)")]
     async fn guard(&self, Parameters(place): Parameters<Place>, round: Round) -> Result<CallToolResponse, FlowError> {
         match round.given::<Units>("units") {
@@ -135,6 +140,17 @@ impl Server {
         capabilities.elicitation = Some(ElicitationCapability::default());
         context.meta.set_client_capabilities(capabilities);
         self.rounds.call_tool(request, context).await.expect("the call is well-formed")
+    }
+
+    /// Calls the tool that asks nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the tool does anything else.
+    pub async fn plain(&self) {
+        let request = CallToolRequestParams::new("plain").with_arguments(rmcp::object!({"location": "Tokyo"}));
+        let said = self.call(request).await;
+        assert!(matches!(said, CallToolResponse::Complete(_)), "expected the weather, got {said:?}");
     }
 
     /// Plays a whole flow of two legs: one that asks for the units, and one with the answer.

@@ -9,7 +9,7 @@ mod hour;
 use std::{env, hint::black_box, process::ExitCode};
 
 use counts::{Server, Weather};
-use rounds::{KeyRing, Rounds, test::Seal};
+use rounds::{KeyRing, Rounds, RoundsBuilder, test::Seal};
 
 /// Size in bytes of the handler's state, in the cases without a server.
 const STATE: usize = 256;
@@ -25,8 +25,10 @@ fn main() -> ExitCode {
         ["guard", n] => times(n).map(|times| flows("guard", times)),
         ["ask", n] => times(n).map(|times| flows("ask", times)),
         ["durable", n] => times(n).map(|times| flows("durable", times)),
+        ["plain", n] => times(n).map(|times| calls(Rounds::builder(Weather::new()), times)),
+        ["pushes", n] => times(n).map(|times| calls(Rounds::builder(Weather::new()).pushes(), times)),
         _ => {
-            eprintln!("usage: counts seal|open|guard|ask|durable TIMES, or counts hour");
+            eprintln!("usage: counts seal|open|guard|ask|durable|plain|pushes TIMES, or counts hour");
             return ExitCode::from(2);
         }
     };
@@ -84,6 +86,17 @@ fn flows(tool: &'static str, times: usize) {
         let server = Server::start(Rounds::new(Weather::new()));
         for _ in 0..times {
             server.flow(tool).await;
+        }
+    });
+}
+
+/// Calls of a tool that asks nothing.
+fn calls(builder: RoundsBuilder<Weather>, times: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be built");
+    runtime.block_on(async {
+        let server = Server::start(builder.build().expect("the defaults fit together"));
+        for _ in 0..times {
+            server.plain().await;
         }
     });
 }
