@@ -6,6 +6,7 @@ mod durable;
 mod gate;
 mod gate_http;
 mod principal;
+mod shutdown;
 mod signatures;
 mod tools;
 
