@@ -62,7 +62,7 @@ mod tests {
         ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
     }
 
-    const PAGES: [(&str, &str); 14] = pages![
+    const PAGES: [(&str, &str); 16] = pages![
         "first_server",
         "examples",
         "moving",
