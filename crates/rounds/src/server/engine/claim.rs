@@ -44,6 +44,8 @@ pub(super) async fn acquire(
     mut waits: impl FnMut(),
 ) -> Result<Acquired, FlowError> {
     let give_up = request.keep.now + core.limits.wait;
+    // Kept until the next claim has answered, so that the owner finds a waiter in between.
+    let mut awaited = None;
     loop {
         request.keep.now = core.now();
         if let Some(round) = round {
@@ -51,7 +53,7 @@ pub(super) async fn acquire(
         }
         let now = request.keep.now;
         let change = recording.as_ref().map(|recording| recording.claimed(now, now + request.lease));
-        let running = match core.claim(id, request, change).await.map_err(FlowError::retry)? {
+        let mut running = match core.claim(id, request, change).await.map_err(FlowError::retry)? {
             Claimed::Fresh { fence, spilled } => {
                 return Ok(Acquired::Held(ClaimGuard::new(core, id, fence, &request, recording), spilled));
             }
@@ -66,12 +68,12 @@ pub(super) async fn acquire(
         if left.is_zero() {
             return Ok(Acquired::StillRunning);
         }
-        // The owner may have crashed: then its lease lapses.
-        let lapse = core.clock.sleep(left.min(request.lease));
+        // The owner may have crashed: then its lease lapses, at a time that only the ledger knows.
+        let lapse = core.clock.sleep(left.min(request.lease / LOOKS));
         // Boxed because few legs wait, and every leg's future would be larger.
         let cancelled = Box::pin(async {
             tokio::select! {
-                () = running => false,
+                () = &mut running => false,
                 () = lapse => false,
                 () = cancelled(leg_token) => true,
             }
@@ -79,8 +81,12 @@ pub(super) async fn acquire(
         if cancelled.await {
             return Ok(Acquired::Cancelled);
         }
+        awaited.replace(running);
     }
 }
+
+/// How often a waiter claims again during one lease. It takes over from a lost owner at most this part of a lease late.
+const LOOKS: u32 = 10;
 
 async fn cancelled(token: Option<&CancellationToken>) {
     match token {

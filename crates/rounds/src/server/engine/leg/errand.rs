@@ -75,7 +75,8 @@ impl Leg<'_> {
         leg_token: &CancellationToken,
     ) -> Result<X::Response, Stop> {
         self.event(&Station::Routed { to: owner.clone() });
-        let mut bid = self.bid(&envelope, &mut sent);
+        // Its time is that of the leg's arrival, and so is the deadline for whatever the leg waits for.
+        let bid = self.bid(&envelope, &mut sent);
         let errand = Errand::new(self.binding.clone(), self.over_http, self.peer.capabilities, state, &sent);
         match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
             Routed::Cancelled => Err(Stop::cancelled()),
@@ -84,16 +85,13 @@ impl Leg<'_> {
                 None => Err(self.refuse(Refusal::ReplyGone)),
             },
             // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.
-            Routed::Silent(away) => {
-                bid.keep = self.keep(envelope.span);
-                match self.claim(bid, &envelope, leg_token).await? {
-                    Won::Reply(reply) => self.replay::<X>(&reply),
-                    Won::Run { claim, .. } => {
-                        claim.give_back().await;
-                        Err(away.map_or_else(|| self.refuse(Refusal::FrameGone), |away| FlowError::retry(away).into()))
-                    }
+            Routed::Silent(away) => match self.claim(bid, &envelope, leg_token).await? {
+                Won::Reply(reply) => self.replay::<X>(&reply),
+                Won::Run { claim, .. } => {
+                    claim.give_back().await;
+                    Err(away.map_or_else(|| self.refuse(Refusal::FrameGone), |away| FlowError::retry(away).into()))
                 }
-            }
+            },
             // The owner may have replied before it went, and its reply is still kept.
             Routed::Gone => match self.core.claim(self.round.claim(), bid, None).await {
                 Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
