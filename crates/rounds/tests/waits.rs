@@ -1,7 +1,5 @@
 //! How long a leg waits for another one: until the lease of a lost owner lapses, and never longer than its own deadline.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
