@@ -5,11 +5,11 @@ use rmcp::{
     model::ElicitationAction,
     service::{ElicitationError, RequestContext, ServiceError},
 };
-use rounds::{Era, Rounds, test::Client};
+use rounds::{Era, Rounds, confirm::Confirm, test::Client};
 use rounds_testkit::in_time;
 use serde_json::json;
 
-use crate::{Old, Sure, delete_all, stage, without};
+use crate::{Old, Sure, delete_all, stage, stage_with, without};
 
 #[tokio::test]
 async fn a_request_through_the_peer_is_a_question_of_a_round() {
@@ -159,4 +159,19 @@ async fn the_context_tells_the_clients_own_version_and_name() {
     });
     let client = stage.modern().await;
     assert_eq!(client.call("who", json!({})).await.text(), "2026-07-28 rounds-test");
+}
+
+#[tokio::test]
+async fn a_gate_is_asked_first_and_the_handler_asks_through_its_peer_after_it() {
+    let stage = stage_with(delete_all, |builder| builder.confirm(Confirm::unless_read_only()));
+    let client = stage.modern().await;
+    let gate = client.call("delete_all", json!({})).await.asked();
+    assert_eq!(gate.keys(), ["confirm_call"]);
+    let sure = gate.accept("confirm_call", json!({"confirm_call": true})).send(&client).await.asked();
+    let why = sure.accept("sure", json!({"sure": true})).send(&client).await.asked();
+    assert_eq!(why.accept("why", json!({"why": "space"})).send(&client).await.text(), "deleted, because space");
+
+    let gate = client.call("delete_all", json!({})).await.asked();
+    let refused = gate.decline("confirm_call").send(&client).await;
+    assert_eq!(refused.result()["isError"], json!(true), "and the handler is not called");
 }
