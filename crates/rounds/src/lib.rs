@@ -220,6 +220,12 @@ pub mod steps {
     pub use crate::server::shape::{Append, Collected, Finished, Refused, Step, StepValue, StepsError};
 }
 
+/// Tasks: calls that are answered with a handle, which the client polls. See [the guide](crate::guide::tasks).
+#[cfg(feature = "server")]
+pub mod tasks {
+    pub use crate::server::tasks::Tasks;
+}
+
 /// Injected time.
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod time {

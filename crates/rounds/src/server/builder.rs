@@ -33,6 +33,7 @@ use super::{
     },
     rounds::Rounds,
     seal::{FlowId, Format, KeyRing},
+    tasks::{TaskService, Tasks},
 };
 use crate::shared::clock::Clock;
 
@@ -64,6 +65,8 @@ pub struct RoundsBuilder<H> {
     pub(super) modern_only: bool,
     pub(super) format: Format,
     pub(super) entropy: Entropy,
+    pub(super) tasks: Tasks,
+    pub(super) tasks_for: HashMap<String, Tasks>,
 }
 
 impl<H: ServerHandler> RoundsBuilder<H> {
@@ -321,6 +324,19 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Sets when a tool call becomes a [task](crate::tasks), which the client polls: never by default. Only calls whose
+    /// own request declares the extension `io.modelcontextprotocol/tasks` become one, and no handler changes for it.
+    pub fn tasks(mut self, tasks: Tasks) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Sets the same for one tool, and overrides [`tasks`](Self::tasks).
+    pub fn tasks_for(mut self, tool: impl Into<String>, tasks: Tasks) -> Self {
+        self.tasks_for.insert(tool.into(), tasks);
+        self
+    }
+
     /// Serves modern clients only. `initialize`, with which a legacy client opens its session, is refused on every
     /// transport with an error that lists the supported protocol versions, and the server keeps no sessions. By default
     /// clients of both eras are served.
@@ -473,7 +489,8 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if let Some(relay) = &core.relay {
             relay.open(Inbox::of(&core));
         }
-        Ok(Rounds { handlers: self.handlers, core })
+        let tasks = TaskService::new(self.tasks, self.tasks_for).map(Arc::new);
+        Ok(Rounds { handlers: self.handlers, core, tasks })
     }
 
     fn legacies(&self) -> impl Iterator<Item = &Legacy> {

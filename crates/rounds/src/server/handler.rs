@@ -1,6 +1,6 @@
 //! [`Rounds`] as an rmcp handler: it handles three methods and passes the others on.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -8,7 +8,13 @@ use rmcp::{
     service::{MaybeSendFuture, NotificationContext, RequestContext, SubscriptionContext},
 };
 
-use super::{engine::leg, policy::gate::Era, rounds::Rounds, seal::envelope::Method};
+use super::{
+    engine::leg,
+    policy::gate::Era,
+    rounds::Rounds,
+    seal::envelope::Method,
+    tasks::{Called, Player, TaskService, require_declared},
+};
 
 #[deny(clippy::missing_trait_methods)]
 impl<H: ServerHandler> ServerHandler for Rounds<H> {
@@ -18,7 +24,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + MaybeSendFuture + '_ {
         self.core.targets.called(&**self.handlers.here(), &request.name);
-        leg::play(&self.core, &self.handlers, request, context)
+        match self.tasks.as_ref().and_then(|tasks| Some((tasks, tasks.offers(&request, &context)?))) {
+            None => Called::Leg(leg::play(&self.core, &self.handlers, request, context)),
+            Some((tasks, after)) => Called::Offered(Box::pin(self.player(tasks).call(request, context, after))),
+        }
     }
 
     fn get_prompt(
@@ -53,6 +62,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
                     || wrong("inputResponses", serde_json::Value::is_object) =>
             {
                 Err(leg::refuse_unreadable(&self.core, method, request.params.as_ref()))
+            }
+            None if self.tasks.is_some() && TASK_METHODS.contains(&&*request.method) => {
+                require_declared(&context)?;
+                Err(ErrorData::invalid_params("the parameters of this request about a task have the wrong type", None))
             }
             _ => self.handlers.serve(&context).on_custom_request(request, context).await,
         }
@@ -92,6 +105,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         if self.core.modern_only {
             discovered.supported_versions.retain(is_modern);
         }
+        self.declare_tasks(&mut discovered.capabilities);
         Ok(discovered)
     }
 
@@ -203,7 +217,9 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
     }
 
     fn get_info(&self) -> ServerConfig {
-        ServerHandler::get_info(&**self.handlers.here())
+        let mut info = ServerHandler::get_info(&**self.handlers.here());
+        self.declare_tasks(&mut info.capabilities);
+        info
     }
 
     async fn get_task(
@@ -211,7 +227,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.handlers.serve(&context).get_task(request, context).await
+        match self.tasks_with(&request.task_id) {
+            Some(tasks) => tasks.get(&self.core, &request.task_id, &context),
+            None => self.handlers.serve(&context).get_task(request, context).await,
+        }
     }
 
     async fn update_task(
@@ -219,7 +238,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handlers.serve(&context).update_task(request, context).await
+        match self.tasks_with(&request.task_id) {
+            Some(tasks) => self.player(tasks).update(request, context),
+            None => self.handlers.serve(&context).update_task(request, context).await,
+        }
     }
 
     async fn cancel_task(
@@ -227,9 +249,34 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.handlers.serve(&context).cancel_task(request, context).await
+        match self.tasks_with(&request.task_id) {
+            Some(tasks) => tasks.cancel(&self.core, &request.task_id, &context),
+            None => self.handlers.serve(&context).cancel_task(request, context).await,
+        }
     }
 }
+
+impl<H: ServerHandler> Rounds<H> {
+    /// The tasks among which this id is to be looked for. The wrapped server may have tasks of its own.
+    fn tasks_with(&self, id: &str) -> Option<&Arc<TaskService>> {
+        let theirs = || ServerHandler::get_info(&**self.handlers.here()).capabilities.supports_tasks();
+        self.tasks.as_ref().filter(|_| TaskService::is_ours(id) || !theirs())
+    }
+
+    fn player(&self, tasks: &Arc<TaskService>) -> Player<H> {
+        Player { tasks: tasks.clone(), core: self.core.clone(), handlers: self.handlers.clone() }
+    }
+
+    /// Declares the extension, if calls may become tasks.
+    fn declare_tasks(&self, capabilities: &mut ServerCapabilities) {
+        if self.tasks.is_some() {
+            capabilities.extensions.get_or_insert_default().entry(TASKS_EXTENSION_ID.to_owned()).or_default();
+        }
+    }
+}
+
+/// The methods of the extension for tasks.
+const TASK_METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 
 fn is_modern(version: &ProtocolVersion) -> bool {
     Era::of_version(version.as_str()) == Era::Modern

@@ -16,6 +16,7 @@ pub(crate) mod service;
 pub(crate) mod shape;
 #[cfg(feature = "http")]
 mod streamable_http;
+pub(crate) mod tasks;
 pub mod transport;
 
 pub use builder::{BuildError, ChangeKeysError, RoundsBuilder};

@@ -18,6 +18,7 @@ use super::{
     flows::Flows,
     policy::{legacy::Legacy, lifetimes::Lifetimes, limits::Limits, principal::Principal},
     seal::{Format, KeyRing},
+    tasks::{TaskService, Tasks},
 };
 use crate::shared::clock::SystemClock;
 
@@ -47,6 +48,8 @@ use crate::shared::clock::SystemClock;
 pub struct Rounds<H> {
     pub(super) handlers: Handlers<H>,
     pub(super) core: Arc<Core>,
+    /// None if no call becomes a task.
+    pub(super) tasks: Option<Arc<TaskService>>,
 }
 
 impl<H: ServerHandler> Rounds<H> {
@@ -89,6 +92,8 @@ impl<H: ServerHandler> Rounds<H> {
             modern_only: false,
             format: Format::default(),
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
+            tasks: Tasks::never(),
+            tasks_for: HashMap::new(),
         }
     }
 
@@ -125,7 +130,7 @@ impl<H: ServerHandler> Rounds<H> {
     /// factory](RoundsBuilder::per_session). A flow that waits with an [`Ask`](crate::Ask) keeps the handler that it
     /// began with.
     pub fn with_handler(&self, handler: H) -> Self {
-        Self { handlers: Handlers::shared(handler), core: self.core.clone() }
+        Self { handlers: Handlers::shared(handler), ..self.clone() }
     }
 
     /// The number of handlers that wait for an answer: those with an [`Ask`](crate::Ask) that are kept between legs,
@@ -222,7 +227,7 @@ impl<H: ServerHandler> Rounds<H> {
 
 impl<H> Clone for Rounds<H> {
     fn clone(&self) -> Self {
-        Self { handlers: self.handlers.clone(), core: self.core.clone() }
+        Self { handlers: self.handlers.clone(), core: self.core.clone(), tasks: self.tasks.clone() }
     }
 }
 

@@ -1,10 +1,16 @@
 //! The leg in flight, as far as a handler that outlives it may reach it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use rmcp::{
     Peer, RoleServer, ServiceError,
-    model::{ProgressNotification, ProgressNotificationParam, ProgressToken, RequestMetaObject, ServerNotification},
+    model::{
+        Extensions, ProgressNotification, ProgressNotificationParam, ProgressToken, RequestMetaObject,
+        ServerNotification,
+    },
     service::RequestContext,
 };
 
@@ -17,6 +23,43 @@ pub(crate) struct Link {
     pub(crate) peer: Peer<RoleServer>,
     /// What the client was told of how far its call has come, if it wants to know.
     told: Option<Arc<Told>>,
+    /// Where its progress is shown, if the call is or may become a task.
+    status: Option<StatusLine>,
+}
+
+/// The latest progress of a call that is or may become a task. It travels in the request's extensions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StatusLine(Arc<Status>);
+
+#[derive(Debug, Default)]
+struct Status {
+    text: Mutex<Option<String>>,
+    /// Whether the call is a task, so that its client gets no notifications.
+    is_of_task: AtomicBool,
+}
+
+impl StatusLine {
+    /// The most bytes of a text that are kept.
+    const BYTES: usize = 1024;
+
+    /// The call is a task from here on.
+    pub(crate) fn is_of_task(&self) {
+        self.0.is_of_task.store(true, Ordering::Relaxed);
+    }
+
+    /// The text, if there is one.
+    pub(crate) fn get(&self) -> Option<String> {
+        self.0.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows this text, and returns whether the client gets no notification of it.
+    fn show(&self, text: Option<&str>) -> bool {
+        if let Some(text) = text {
+            let text = text[..text.floor_char_boundary(Self::BYTES)].to_owned();
+            *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        }
+        self.0.is_of_task.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug)]
@@ -28,12 +71,12 @@ struct Told {
 
 impl Link {
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
-        Self::new(context.peer.clone(), &context.meta)
+        Self::new(context.peer.clone(), &context.meta, &context.extensions)
     }
 
-    pub(crate) fn new(peer: Peer<RoleServer>, meta: &RequestMetaObject) -> Self {
+    pub(crate) fn new(peer: Peer<RoleServer>, meta: &RequestMetaObject, extensions: &Extensions) -> Self {
         let told = meta.get_progress_token().map(|token| Arc::new(Told { token, last: Mutex::default() }));
-        Self { peer, told }
+        Self { peer, told, status: extensions.get::<StatusLine>().cloned() }
     }
 
     /// Tells the client of the leg in flight how far its call has come, if it gave a token for that.
@@ -53,6 +96,13 @@ impl Link {
         mut notification: ServerNotification,
         given: Option<&ProgressToken>,
     ) -> Result<(), ServiceError> {
+        let progress = match &notification {
+            ServerNotification::ProgressNotification(progress) => progress.params.message.as_deref(),
+            _ => None,
+        };
+        if self.status.as_ref().is_some_and(|status| status.show(progress)) {
+            return Ok(());
+        }
         if let ServerNotification::ProgressNotification(ProgressNotification { params, .. }) = &mut notification
             && given == Some(&params.progress_token)
         {
@@ -64,6 +114,9 @@ impl Link {
     }
 
     async fn tell(&self, message: Option<String>, goes_on: impl FnOnce(&mut (f64, Option<f64>))) {
+        if self.status.as_ref().is_some_and(|status| status.show(message.as_deref())) {
+            return;
+        }
         let Some(told) = &self.told else { return };
         let (progress, total) = {
             let mut last = told.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -42,6 +42,17 @@ pub struct Limits {
     /// of [`frame_bytes`](Self::frame_bytes) or all of it, as with
     /// [`frames_per_principal`](Self::frames_per_principal).
     pub frame_bytes_per_principal: usize,
+    /// [Tasks](crate::tasks), in all: 10,000. They count until they expire. A call for which there is no place does not
+    /// become a task, and is answered like any other.
+    pub tasks: usize,
+    /// Tasks of one principal: 100. If the server [identifies principals](crate::RoundsBuilder::principal), callers
+    /// without a principal share one half of [`tasks`](Self::tasks); otherwise they share all of it.
+    pub tasks_per_principal: usize,
+    /// Memory of the tasks in bytes, in all: 256 MiB. It counts their arguments, questions, answers and results.
+    pub task_bytes: usize,
+    /// Memory of the tasks of one principal in bytes: 32 MiB. Callers without a principal share one half of
+    /// [`task_bytes`](Self::task_bytes) or all of it, as with [`tasks_per_principal`](Self::tasks_per_principal).
+    pub task_bytes_per_principal: usize,
     /// Sessions of legacy clients over HTTP, in all: 10,000. [`http::Sessions`](crate::http::Sessions) says what
     /// happens beyond that. A session takes about 53 KiB. A session with a large `initialize` counts as several, one
     /// for each 72 KiB that it takes, so 10,000 take at most about 700 MiB.
@@ -89,6 +100,10 @@ impl Default for Limits {
             frames_per_principal: 100,
             frame_bytes: 256 * 1024 * 1024,
             frame_bytes_per_principal: 32 * 1024 * 1024,
+            tasks: 10_000,
+            tasks_per_principal: 100,
+            task_bytes: 256 * 1024 * 1024,
+            task_bytes_per_principal: 32 * 1024 * 1024,
             #[cfg(feature = "http")]
             sessions: 10_000,
             #[cfg(feature = "http")]
@@ -155,6 +170,20 @@ impl Limits {
     pub fn with_frame_bytes(mut self, bytes: usize, per_principal: usize) -> Self {
         self.frame_bytes = bytes;
         self.frame_bytes_per_principal = per_principal;
+        self
+    }
+
+    /// Sets the limit of tasks, in all and for one principal.
+    pub fn with_tasks(mut self, tasks: usize, per_principal: usize) -> Self {
+        self.tasks = tasks;
+        self.tasks_per_principal = per_principal;
+        self
+    }
+
+    /// Sets the memory limit of tasks, in all and for one principal.
+    pub fn with_task_bytes(mut self, bytes: usize, per_principal: usize) -> Self {
+        self.task_bytes = bytes;
+        self.task_bytes_per_principal = per_principal;
         self
     }
 

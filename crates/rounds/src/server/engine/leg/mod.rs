@@ -164,8 +164,8 @@ impl<'a> Leg<'a> {
                 Ok(envelope) => match self.elsewhere(&envelope) {
                     Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                     None if envelope.resume.waits() => {
-                        let (_, RequestContext { ct, peer, meta, .. }) = *given;
-                        self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta)), ct).await
+                        let (_, RequestContext { ct, peer, meta, extensions, .. }) = *given;
+                        self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta, &extensions)), ct).await
                     }
                     None => self.go_on(handlers, given, envelope, sent).await,
                 },

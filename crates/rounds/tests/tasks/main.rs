@@ -1,0 +1,230 @@
+//! Tasks: the same handlers behind a handle that is polled, in every shape, on a clock that moves when told.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod answers;
+mod ending;
+mod limits;
+mod shapes;
+mod time;
+mod wire;
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, handler::server::router::tool::ToolRouter, model::CallToolResponse, schemars,
+    service::RequestContext, tool, tool_handler, tool_router,
+};
+use rounds::{
+    Ask, Asked, Durable, FlowError, Given, Principal, Round, Rounds, RoundsBuilder, Steps,
+    asked::DeclaredQuestion,
+    durable,
+    tasks::Tasks,
+    test::{Client, Clock},
+    text,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+struct Size {
+    #[schemars(range(max = 50))]
+    size: u32,
+}
+
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// A server with the same tool in every shape, and some that take long.
+struct Shop {
+    tool_router: ToolRouter<Self>,
+    effects: Arc<AtomicUsize>,
+    /// Lets a slow tool end.
+    done: Arc<Notify>,
+    /// A slow tool has begun.
+    begun: Arc<Notify>,
+}
+
+#[tool_router]
+impl Shop {
+    #[tool(description = "linear")]
+    async fn linear(&self, ask: Ask) -> Result<String, FlowError> {
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        let Size { size } = ask.form("Which size?").key("size").await?;
+        Ok(format!("size {size}"))
+    }
+
+    #[tool(description = "guard")]
+    async fn guard(&self, round: Round) -> Result<CallToolResponse, FlowError> {
+        round.once("effect", async || self.effects.fetch_add(1, Ordering::Relaxed)).await?;
+        match round.given::<Size>("size") {
+            Given::Accepted(Size { size }) => Ok(text(format!("size {size}"))),
+            Given::Declined | Given::Cancelled => Ok(text("Cancelled.")),
+            Given::Missing | Given::Invalid(_) => round.ask_form::<Size>("size", "Which size?"),
+        }
+    }
+
+    #[tool(description = "declared")]
+    async fn declared(&self, Asked(Size { size }): Asked<Size>) -> String {
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        format!("size {size}")
+    }
+
+    #[tool(description = "two questions together")]
+    async fn two(&self, ask: Ask) -> Result<String, FlowError> {
+        let (b, a) = tokio::join!(ask.form("b?").key("b"), ask.form("a?").key("a"));
+        let (Size { size: b }, Size { size: a }) = (b?, a?);
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        Ok(format!("{a} and {b}"))
+    }
+
+    #[tool(description = "plain and slow, and says how far it is")]
+    async fn slow(&self, ask: Ask) -> String {
+        ask.progress(1.0, Some(2.0), Some("half way".to_owned())).await;
+        self.begun.notify_one();
+        self.done.notified().await;
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        "done".to_owned()
+    }
+
+    #[tool(description = "stops when told")]
+    async fn polite(&self, context: RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        self.begun.notify_one();
+        context.ct.cancelled().await;
+        Err(ErrorData::internal_error("stopped", None))
+    }
+
+    #[tool(description = "a tool error")]
+    async fn refuses(&self) -> Result<String, FlowError> {
+        Err(FlowError::failed("sold out"))
+    }
+
+    #[tool(description = "an error of the protocol")]
+    async fn breaks(&self) -> Result<String, ErrorData> {
+        Err(ErrorData::invalid_params("no such shop", None))
+    }
+
+    #[tool(description = "a large result")]
+    async fn large(&self) -> String {
+        "x".repeat(100_000)
+    }
+}
+
+async fn durably(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
+    flow.once("effect", async |shop, _key| shop.effects.fetch_add(1, Ordering::Relaxed)).await?;
+    let Size { size } = flow.form("Which size?").key("size").await?;
+    Ok(format!("size {size}"))
+}
+
+impl Shop {
+    fn new() -> Self {
+        let stepwise = Steps::<Self, Nothing>::new("steps", "steps")
+            .step("size", async |_, ()| Ok(DeclaredQuestion::form("Which size?")))
+            .finish(async |step, (Size { size },): (Size,)| {
+                step.server().effects.fetch_add(1, Ordering::Relaxed);
+                Ok(format!("size {size}"))
+            })
+            .build()
+            .unwrap();
+        let tool_router = Self::tool_router().with_route(durable("durable", "durable", durably)).with_route(stepwise);
+        Self { tool_router, effects: Arc::default(), done: Arc::default(), begun: Arc::default() }
+    }
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Shop {}
+
+/// A server whose calls become tasks, its clock, and whose requests come from whom the test says.
+struct Scene {
+    server: Rounds<Shop>,
+    clock: Clock,
+    caller: Arc<Mutex<Option<&'static str>>>,
+    client: Client,
+}
+
+impl Scene {
+    async fn new(tasks: Tasks) -> Self {
+        Self::with(|builder| builder.tasks(tasks)).await
+    }
+
+    async fn with(configure: impl FnOnce(RoundsBuilder<Shop>) -> RoundsBuilder<Shop>) -> Self {
+        let (clock, caller) = (Clock::new(), Arc::new(Mutex::new(Some("ann"))));
+        let who = caller.clone();
+        let identify = move |_: &RequestContext<RoleServer>| who.lock().unwrap().map(Principal::new);
+        let builder = Rounds::builder(Shop::new()).clock(clock.clone()).principal(identify);
+        let server = configure(builder).build().unwrap();
+        let client = Client::modern(server.clone()).await.declaring(declared());
+        Self { server, clock, caller, client }
+    }
+
+    fn effects(&self) -> usize {
+        self.server.handler().effects.load(Ordering::Relaxed)
+    }
+
+    /// Calls a tool, and gives the id of the task that it is answered with.
+    async fn begin(&self, tool: &str) -> String {
+        let called = self.client.call(tool, json!({})).await;
+        let task = called.result();
+        assert_eq!(task["resultType"], "task", "{task}");
+        task["taskId"].as_str().unwrap().to_owned()
+    }
+
+    async fn get(&self, id: &str) -> Value {
+        self.client.request("tasks/get", json!({"taskId": id})).await.result().clone()
+    }
+
+    /// Polls until the task has this status.
+    async fn until(&self, id: &str, status: &str) -> Value {
+        for _ in 0..10_000 {
+            let task = self.get(id).await;
+            if task["status"] == status {
+                return task;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("it never is {status}: {}", self.get(id).await);
+    }
+
+    async fn update(&self, id: &str, answers: Value) {
+        let updated = self.client.request("tasks/update", json!({"taskId": id, "inputResponses": answers})).await;
+        assert_eq!(updated.result(), &json!({"resultType": "complete"}));
+    }
+
+    async fn cancel(&self, id: &str) {
+        let cancelled = self.client.request("tasks/cancel", json!({"taskId": id})).await;
+        assert_eq!(cancelled.result(), &json!({"resultType": "complete"}));
+    }
+
+    /// The code of the error that a request about a task ends with.
+    async fn refused(&self, client: &Client, method: &str, id: &str) -> i64 {
+        let params = match method {
+            "tasks/update" => json!({"taskId": id, "inputResponses": {}}),
+            _ => json!({"taskId": id}),
+        };
+        client.request(method, params).await.error()["code"].as_i64().unwrap()
+    }
+}
+
+const METHODS: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
+
+/// What a client of tasks declares with each request.
+fn declared() -> Value {
+    json!({"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
+}
+
+fn accept(size: u32) -> Value {
+    json!({"action": "accept", "content": {"size": size}})
+}
+
+/// The keys of the questions that a task shows.
+fn keys(task: &Value) -> Vec<String> {
+    task["inputRequests"].as_object().unwrap().keys().cloned().collect()
+}
+
+fn text_of(task: &Value) -> &str {
+    task["result"]["content"][0]["text"].as_str().unwrap()
+}
