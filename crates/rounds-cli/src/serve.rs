@@ -20,7 +20,7 @@ use rmcp::{
     ServiceExt,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::{KeyRing, Limits, Principal, Rounds, format, http::Sessions};
+use rounds::{KeyRing, Limits, Principal, Rounds, format, http::Sessions, tasks::Tasks};
 use rounds_http::{Endpoint, Incoming, Port};
 use tokio::net::TcpListener;
 use tower_service::Service;
@@ -136,6 +136,9 @@ pub(crate) struct Options {
     /// Choose `current` when every instance of a fleet runs this release.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     format: Format,
+    /// Answer a tool call that takes longer than this with a task, if its client can poll one; 0s: every call
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    tasks_after: Option<Duration>,
     #[command(flatten)]
     crowd: CrowdOptions,
 }
@@ -200,6 +203,9 @@ impl Options {
         }
         if self.modern_only {
             builder = builder.modern_only();
+        }
+        if let Some(time) = self.tasks_after {
+            builder = builder.tasks(Tasks::after(time));
         }
         if let Some(audience) = audience {
             builder = builder.audience(audience);

@@ -20,7 +20,7 @@ use rmcp::{
 };
 use rounds::{
     Ask, Asked, Durable, FlowError, Given, Principal, Round, Rounds, RoundsBuilder, Steps,
-    asked::DeclaredQuestion,
+    asked::{DeclaredQuestion, FixedQuestion},
     durable,
     tasks::Tasks,
     test::{Client, Clock},
@@ -34,6 +34,10 @@ use tokio::sync::Notify;
 struct Size {
     #[schemars(range(max = 50))]
     size: u32,
+}
+
+impl FixedQuestion for Size {
+    const MESSAGE: &'static str = "Which size?";
 }
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
