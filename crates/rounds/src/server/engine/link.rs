@@ -14,6 +14,8 @@ use rmcp::{
     service::RequestContext,
 };
 
+use crate::server::policy::observe::cut;
+
 /// By how much a sign of life goes on from what was said last: so little that a handler that counts in ones is not overtaken.
 const STEP: f64 = 0.001;
 
@@ -39,9 +41,6 @@ struct Status {
 }
 
 impl StatusLine {
-    /// The most bytes of a text that are kept.
-    const BYTES: usize = 1024;
-
     /// The call is a task from here on.
     pub(crate) fn is_of_task(&self) {
         self.0.is_of_task.store(true, Ordering::Relaxed);
@@ -55,8 +54,7 @@ impl StatusLine {
     /// Shows this text, and returns whether the client gets no notification of it.
     fn show(&self, text: Option<&str>) -> bool {
         if let Some(text) = text {
-            let text = text[..text.floor_char_boundary(Self::BYTES)].to_owned();
-            *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+            *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut(text).into_owned());
         }
         self.0.is_of_task.load(Ordering::Relaxed)
     }

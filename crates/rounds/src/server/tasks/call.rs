@@ -82,10 +82,10 @@ impl<H: ServerHandler> Player<H> {
         context.extensions.insert(status.clone());
         let until = until(&self.core, &request);
         let mut leg = self.leg(request.clone(), context.clone());
-        if !after.is_zero() {
-            if let Some(ended) = in_time(&self.core, after, &mut leg, &client, &context.ct).await {
-                return ended;
-            }
+        if !after.is_zero()
+            && let Some(ended) = in_time(&self.core, after, &mut leg, &client, &context.ct).await
+        {
+            return ended;
         }
         let now = self.core.now();
         let record = Record::new(owner, request, capabilities(&context), now, until);
@@ -141,7 +141,7 @@ impl<H: ServerHandler> Player<H> {
         Box::pin(async move { leg::play(&core, &handlers, request, context).await })
     }
 
-    /// Records what came of a leg. Gives the next one if nobody has to be asked for it.
+    /// Records what came of a leg. Returns the next one if it needs no answers.
     fn settle(&self, entry: &Entry, ended: Ended) -> Option<NextLeg> {
         let (core, table) = (&self.core, &self.tasks.table);
         let (now, keep) = (core.now(), core.round_lifetime);
