@@ -36,6 +36,8 @@ struct Size {
     size: u32,
 }
 
+elicit_safe!(Size);
+
 impl FixedQuestion for Size {
     const MESSAGE: &'static str = "Which size?";
 }
@@ -76,6 +78,15 @@ impl Shop {
     async fn declared(&self, Asked(Size { size }): Asked<Size>) -> String {
         self.effects.fetch_add(1, Ordering::Relaxed);
         format!("size {size}")
+    }
+
+    #[tool(description = "written for rmcp alone")]
+    async fn peer(&self, peer: Peer<RoleServer>) -> String {
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        match peer.elicit::<Size>("Which size?").await {
+            Ok(Some(Size { size })) => format!("size {size}"),
+            other => format!("{other:?}"),
+        }
     }
 
     #[tool(description = "two questions together")]
@@ -159,7 +170,7 @@ impl Scene {
         let (clock, caller) = (Clock::new(), Arc::new(Mutex::new(Some("ann"))));
         let who = caller.clone();
         let identify = move |_: &RequestContext<RoleServer>| who.lock().unwrap().map(Principal::new);
-        let builder = Rounds::builder(Shop::new()).clock(clock.clone()).principal(identify);
+        let builder = Rounds::builder(Shop::new()).clock(clock.clone()).principal(identify).pushes_for("peer");
         let server = configure(builder).build().unwrap();
         let client = Client::modern(server.clone()).await.declaring(declared());
         Self { server, clock, caller, client }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Scene, accept, keys, text_of};
 
-const SHAPES: [&str; 5] = ["linear", "guard", "durable", "declared", "steps"];
+const SHAPES: [&str; 6] = ["linear", "guard", "durable", "declared", "steps", "peer"];
 
 #[tokio::test]
 async fn every_shape_asks_through_its_task_and_ends_as_in_rounds_with_its_effect_once() {

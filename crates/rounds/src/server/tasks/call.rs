@@ -144,7 +144,7 @@ impl<H: ServerHandler> Player<H> {
     /// Records what came of a leg. Returns the next one if it needs no answers.
     fn settle(&self, entry: &Entry, ended: Ended) -> Option<NextLeg> {
         let (core, table) = (&self.core, &self.tasks.table);
-        let (now, keep) = (core.now(), core.round_lifetime);
+        let (now, keep) = (core.now(), core.lifetimes.round);
         let end = |stage| table.change(core, entry, |record| record.end(stage, now, keep));
         let changed = match ended.outcome(entry) {
             Outcome::Ends(stage) => end(stage).map(|()| None),
@@ -286,7 +286,7 @@ fn opened(core: &Core, state: Option<&str>) -> Option<(FlowId, Span)> {
 /// The deadline of the flow that this request begins or goes on with.
 fn until(core: &Core, request: &CallToolRequestParams) -> crate::time::Timestamp {
     let going_on = opened(core, request.request_state.as_deref());
-    going_on.map_or_else(|| core.now() + core.flow_deadline, |(_, span)| span.deadline)
+    going_on.map_or_else(|| core.now() + core.lifetimes.flow(&request.name), |(_, span)| span.deadline)
 }
 
 fn capabilities(context: &RequestContext<RoleServer>) -> Value {

@@ -38,7 +38,7 @@ impl TaskService {
     pub(crate) fn cancel(&self, core: &Core, id: &str, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
         let entry = self.find(core, id, context)?;
         entry.cancel.cancel();
-        let (now, keep) = (core.now(), core.round_lifetime);
+        let (now, keep) = (core.now(), core.lifetimes.round);
         let waited = self.table.change(core, &entry, |record| {
             let Stage::Asking(asking) = &record.stage else { return None };
             let state = asking.state.clone();
@@ -54,7 +54,7 @@ impl TaskService {
     /// The task with this id, if the caller may see it and it is not over.
     fn find(&self, core: &Core, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Entry>, ErrorData> {
         require_declared(context)?;
-        let (now, keep) = (core.now(), core.round_lifetime);
+        let (now, keep) = (core.now(), core.lifetimes.round);
         let entry = self.table.find(id).filter(|entry| entry.owner == caller(core, context)).ok_or_else(unknown)?;
         if entry.look(|record| record.is_over(now)) {
             self.table.remove(&entry);
