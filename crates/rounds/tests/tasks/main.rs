@@ -15,7 +15,7 @@ use std::sync::{
 };
 
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler, handler::server::router::tool::ToolRouter, model::CallToolResponse, schemars,
+    ErrorData, Peer, RoleServer, ServerHandler, elicit_safe, handler::server::router::tool::ToolRouter, model::CallToolResponse, schemars,
     service::RequestContext, tool, tool_handler, tool_router,
 };
 use rounds::{
