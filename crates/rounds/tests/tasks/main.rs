@@ -15,8 +15,8 @@ use std::sync::{
 };
 
 use rmcp::{
-    ErrorData, Peer, RoleServer, ServerHandler, elicit_safe, handler::server::router::tool::ToolRouter, model::CallToolResponse, schemars,
-    service::RequestContext, tool, tool_handler, tool_router,
+    ErrorData, Peer, RoleServer, ServerHandler, elicit_safe, handler::server::router::tool::ToolRouter,
+    model::CallToolResponse, schemars, service::RequestContext, tool, tool_handler, tool_router,
 };
 use rounds::{
     Ask, Asked, Durable, FlowError, Given, Principal, Round, Rounds, RoundsBuilder, Steps,
