@@ -64,12 +64,13 @@ mod tests {
         ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
     }
 
-    const PAGES: [(&str, &str); 16] = pages![
+    const PAGES: [(&str, &str); 17] = pages![
         "first_server",
         "examples",
         "moving",
         "choosing_a_shape",
         "forms",
+        "tasks",
         "testing",
         "client",
         "deploying",

@@ -23,7 +23,7 @@ impl TaskService {
         is_ours(id)
     }
 
-    /// The task, as it is now.
+    /// The present state of the task.
     pub(crate) fn get(
         &self,
         core: &Core,

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(500);
 const POLL_WORKING: Duration = Duration::from_secs(5);
 const POLL_ASKING: Duration = Duration::from_secs(30);
 
-/// A task, as it is kept.
+/// Everything that is kept of a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The principal that called the tool.

@@ -91,7 +91,7 @@ impl Entry {
         look(&self.record())
     }
 
-    /// The handle of the task, as it is now.
+    /// The handle of the task, with its present state.
     pub(super) fn handle(&self, now: Timestamp) -> CreateTaskResult {
         self.look(|record| record.created(&self.id, self.status.get(), now))
     }
