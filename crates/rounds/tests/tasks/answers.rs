@@ -11,12 +11,7 @@ async fn a_question_that_is_asked_again_has_a_new_key_and_the_old_one_is_ignored
     let id = scene.begin("linear").await;
     let first = keys(&scene.until(&id, "input_required").await).remove(0);
     scene.update(&id, json!({&first: accept(99)})).await;
-    let second = loop {
-        let task = scene.until(&id, "input_required").await;
-        if keys(&task)[0] != first {
-            break keys(&task).remove(0);
-        }
-    };
+    let second = scene.asked_again(&id, &first).await;
     scene.update(&id, json!({&first: accept(1)})).await;
     assert_eq!(keys(&scene.get(&id).await), std::slice::from_ref(&second), "its question was answered before");
     scene.update(&id, json!({second: accept(2)})).await;
@@ -62,6 +57,5 @@ async fn what_can_be_asked_is_what_the_call_declared_and_not_what_an_update_decl
     let terse = scene.client.declaring(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
     let answers = json!({"taskId": id, "inputResponses": {&first: accept(99)}});
     let _ = terse.request("tasks/update", answers).await.result();
-    let asked_again = async { while keys(&scene.until(&id, "input_required").await)[0] == first {} };
-    asked_again.await;
+    scene.asked_again(&id, &first).await;
 }

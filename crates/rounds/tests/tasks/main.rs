@@ -204,6 +204,17 @@ impl Scene {
         panic!("it never is {status}: {}", self.get(id).await);
     }
 
+    /// Polls until the task asks under another key than this one, and gives that.
+    async fn asked_again(&self, id: &str, first: &str) -> String {
+        for _ in 0..10_000 {
+            let key = keys(&self.until(id, "input_required").await).remove(0);
+            if key != first {
+                return key;
+            }
+        }
+        panic!("its key is always {first}");
+    }
+
     async fn update(&self, id: &str, answers: Value) {
         let updated = self.client.request("tasks/update", json!({"taskId": id, "inputResponses": answers})).await;
         assert_eq!(updated.result(), &json!({"resultType": "complete"}));
