@@ -448,14 +448,17 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if self.register.is_some() && ledger.register().is_none() {
             return Err(BuildError::NoRegister);
         }
-        let instance = match &self.relay {
-            Some(relay) => relay.here().to_owned(),
-            None => {
-                let mut id = [0; 16];
-                (self.entropy)(&mut id);
-                FlowId::from_bytes(id).to_string()
-            }
-        };
+        let registering = self.register.map(|retention| {
+            let instance = match &self.relay {
+                Some(relay) => relay.here().to_owned(),
+                None => {
+                    let mut id = [0; 16];
+                    (self.entropy)(&mut id);
+                    FlowId::from_bytes(id).to_string()
+                }
+            };
+            Registering::new(retention, instance)
+        });
         self.limits.spills = self.spill;
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
@@ -467,7 +470,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             limits: self.limits,
             clock: self.clock,
             ledger,
-            registering: self.register.map(|retention| Registering::new(retention, instance)),
+            registering,
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
