@@ -91,6 +91,7 @@ async fn they_are_listed() {
                     "audit_log",
                     "balances",
                     "book_flight",
+                    "delete_all",
                     "delete_branch",
                     "deploy",
                     "get_weather",

@@ -25,7 +25,7 @@ use super::{
     ledger::{Ledger, MemoryLedger},
     policy::{
         legacy::Legacy,
-        lifetimes::{LONGEST, Lifetimes},
+        lifetimes::Lifetimes,
         limits::Limits,
         observe::{Observe, RefusalLog},
         principal::Identify,
@@ -429,7 +429,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if let Some((what, _)) = lifetimes.chain(positive).find(|(_, positive)| !positive) {
             return Err(BuildError::Zero { what });
         }
-        if let Some((what, _)) = self.lifetimes.all().find(|(_, time)| *time > LONGEST) {
+        if let Some(what) = self.lifetimes.too_long(self.register.is_some()) {
             return Err(BuildError::TooLong { what });
         }
         if let Some(unaskable) = self.unaskable {

@@ -54,4 +54,9 @@ fn no_lifetime_is_longer_than_thirty_days_or_zero() {
     assert!(built(30).is_ok());
     assert!(matches!(built(31), Err(BuildError::TooLong { what: "flow deadline" })));
     assert!(matches!(built(0), Err(BuildError::Zero { what: "flow deadline" })));
+    let general = Rounds::builder(Weather::new()).flow_deadline(24 * HOUR * 31);
+    assert!(
+        matches!(general.register().build(), Err(BuildError::TooLong { what: "flow deadline" })),
+        "a store keeps it"
+    );
 }

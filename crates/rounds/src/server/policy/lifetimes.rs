@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
-/// The longest lifetime of a round or flow that can be set for a target: 30 days.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest lifetime of a round or flow that can be set for a target, and for any in a server with a register: 30 days.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long rounds and flows may take.
 #[derive(Debug)]
@@ -35,12 +35,25 @@ impl Lifetimes {
         if self.of_targets.is_empty() { None } else { self.of_targets.get(target) }
     }
 
-    /// Every lifetime that was set, with its name in errors.
+    /// Every lifetime, with its name in errors.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        [("round lifetime", self.round), ("flow deadline", self.flow)].into_iter().chain(self.of_all_targets())
+    }
+
+    /// Those of single targets.
+    pub(crate) fn of_all_targets(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let targets = self.of_targets.values().flat_map(|set| {
             let (round, flow) = (set.round, set.flow);
             [round.map(|round| ("round lifetime", round)), flow.map(|flow| ("flow deadline", flow))]
         });
-        [("round lifetime", self.round), ("flow deadline", self.flow)].into_iter().chain(targets.flatten())
+        targets.flatten()
+    }
+
+    /// The name of one that is too long, if there is one. Without a register, the server's own may be as long as they like:
+    /// nothing but a token and a waiting handler has to last.
+    pub(crate) fn too_long(&self, has_register: bool) -> Option<&'static str> {
+        let is_long = |(_, time): &(&str, Duration)| *time > LONGEST;
+        let found = if has_register { self.all().find(is_long) } else { self.of_all_targets().find(is_long) };
+        found.map(|(what, _)| what)
     }
 }
