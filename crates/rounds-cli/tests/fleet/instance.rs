@@ -47,7 +47,8 @@ impl Instance {
 
     /// Starts this command as one, and waits for it to say that it is ready.
     pub(crate) async fn run(mut command: Command, store: &str, keys: &Keys, name: &'static str) -> Self {
-        command.args(["--http", "127.0.0.1:0", "--store", store, "--instance", name, "--key-file", keys.path()]);
+        // The other name of `--store`, which the previous release knows too.
+        command.args(["--http", "127.0.0.1:0", "--redis", store, "--instance", name, "--key-file", keys.path()]);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = in_time("the start", lines.next_line()).await.unwrap().expect("an instance says that it is ready");
