@@ -6,6 +6,7 @@ use redis::{FromRedisValue, ScriptInvocation, Value};
 use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill,
+        documents::Documents,
         kit::{Shares, Waiter, Waiting},
     },
     register::{FlowChange, Register},
@@ -394,6 +395,10 @@ impl Ledger for RedisLedger {
     }
 
     fn register(&self) -> Option<&dyn Register> {
+        Some(self)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
         Some(self)
     }
 }

@@ -25,6 +25,7 @@
 
 mod connect;
 mod connection;
+mod documents;
 mod ledger;
 mod register;
 mod relay;

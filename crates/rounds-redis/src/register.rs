@@ -43,6 +43,11 @@ impl RedisLedger {
         format!("{}:flows", self.prefix)
     }
 
+    /// The channel on which changes are published.
+    pub(crate) fn watch_channel(&self) -> String {
+        format!("{}:watch", self.index())
+    }
+
     /// Adds a change to the arguments of a script, in the order that `lua/register/shared.lua` gives.
     pub(crate) fn add_change(&self, call: &mut ScriptInvocation<'_>, change: &FlowChange) {
         let FlowSummary { id, method, target, principal, round, open, owner, keys, .. } = &change.summary;
@@ -190,7 +195,7 @@ impl RedisLedger {
     }
 
     async fn watch_flows(&self) -> Result<Watch, LedgerError> {
-        let subscription = self.connection.subscribe(&format!("{}:watch", self.index())).await?;
+        let subscription = self.connection.subscribe(&self.watch_channel()).await?;
         let (watcher, watch) = Watch::new();
         tokio::spawn(pass_on(subscription, watcher));
         Ok(watch)
@@ -232,7 +237,7 @@ fn record_bytes(change: &FlowChange, is_new: bool) -> usize {
     if is_new { RECORD_BYTES + part } else { part }
 }
 
-fn letter(status: FlowStatus) -> &'static str {
+pub(crate) fn letter(status: FlowStatus) -> &'static str {
     match status {
         FlowStatus::Working => "W",
         FlowStatus::Waiting => "Q",

@@ -28,6 +28,18 @@ script!(
     "lua/wait.lua"
 );
 
+/// The steps of a document.
+pub(crate) mod documents {
+    use std::sync::LazyLock;
+
+    use redis::Script;
+
+    script!(DUE, "lua/documents/due.lua");
+    script!(READ, "lua/documents/read.lua");
+    script!(REMOVE, "lua/documents/remove.lua");
+    script!(WRITE, "lua/documents/write.lua");
+}
+
 /// Steps of a claim that change the record of its flow as well, and the other scripts of the register.
 pub(crate) mod register {
     use std::sync::LazyLock;

@@ -42,6 +42,7 @@
 //! the guide `rounds::guide::stores` describes them. Every statement is a constant of this crate, and all values are bound.
 
 mod claims;
+mod documents;
 mod error;
 mod flows;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

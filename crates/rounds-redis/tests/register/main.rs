@@ -72,6 +72,12 @@ async fn it_passes_the_suite() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn it_passes_the_suite_of_documents() {
+    let redis = Redis::start();
+    in_time(rounds::ledger::documents::suite::run(|| redis.ledger())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_flow_is_listed_opened_and_cancelled_from_another_instance() {
     let redis = Redis::start();
     let (one, other) = (instance(&redis).await, instance(&redis).await);

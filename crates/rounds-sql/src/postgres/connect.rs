@@ -14,6 +14,10 @@ use crate::{
 /// The schema of the store, by version.
 const SCHEMA: [&str; 1] = [include_str!("store-1.sql")];
 
+/// The schema of documents. It is a part of its own, so that an instance of an older release can still start beside
+/// this one.
+const DOCUMENTS: [&str; 1] = [include_str!("documents-1.sql")];
+
 /// How long a migration may take: several instances wait for each other.
 const MIGRATION: Duration = Duration::from_secs(60);
 
@@ -83,6 +87,7 @@ pub(super) async fn connections(url: &str, timeout: Duration) -> Result<Connecti
         check_role(&mut connection).await?;
         let options = durable(options, &mut connection).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
+        migrate(&mut connection, "documents", &DOCUMENTS).await?;
         // It may have failed to say goodbye, which changes nothing.
         let _ = connection.close().await;
         Ok(Connections::new(options, timeout))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
+        documents::Documents,
         kit::{Shares, Waiter, Waiting},
         register::{FlowChange, Register},
     },
@@ -409,6 +410,10 @@ impl Ledger for PostgresLedger {
     }
 
     fn register(&self) -> Option<&dyn Register> {
+        Some(self)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
         Some(self)
     }
 }

@@ -2,6 +2,7 @@
 
 mod connect;
 mod connections;
+mod documents;
 mod ledger;
 mod line;
 mod register;

@@ -180,7 +180,7 @@ impl Register for PostgresLedger {
 }
 
 impl PostgresLedger {
-    async fn count(&self, call: impl Fn(bool) -> Call<(i64,)>) -> Result<u64, LedgerError> {
+    pub(super) async fn count(&self, call: impl Fn(bool) -> Call<(i64,)>) -> Result<u64, LedgerError> {
         let (count,) = self.0.connections.call(call).await?;
         Ok(count.unsigned_abs())
     }

@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
+        documents::Documents,
         kit::{Shares, Waiter, Waiting},
         register::{FlowChange, Register},
     },
@@ -290,6 +291,10 @@ impl Ledger for SqliteLedger {
     }
 
     fn register(&self) -> Option<&dyn Register> {
+        Some(self)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
         Some(self)
     }
 }

@@ -1,5 +1,6 @@
 //! SQLite: one file, for the processes of one host.
 
+mod documents;
 mod flows;
 mod ledger;
 mod open;

@@ -22,6 +22,10 @@ use crate::{
 /// The schema of the store, by version.
 const SCHEMA: [&str; 1] = [include_str!("store-1.sql")];
 
+/// The schema of documents. It is a part of its own, so that an instance of an older release can still start beside
+/// this one.
+const DOCUMENTS: [&str; 1] = [include_str!("documents-1.sql")];
+
 /// Configures a [`SqliteLedger`]. Made by [`SqliteLedger::builder`].
 #[derive(Debug, Clone)]
 pub struct SqliteLedgerBuilder {
@@ -72,6 +76,7 @@ impl SqliteLedgerBuilder {
         let options = options(&self.file, self.timeout.min(Duration::from_secs(24 * 60 * 60)));
         let mut connection = connect(&options, self.timeout).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
+        migrate(&mut connection, "documents", &DOCUMENTS).await?;
         let writer = Writer::start(options.clone(), connection);
         Ok(SqliteLedger::on(
             writer,

@@ -2,13 +2,16 @@
 
 use rounds::{
     FlowId,
-    ledger::register::{FlowFilter, FlowPage, FlowRecord},
+    ledger::{
+        documents::{Document, DocumentId, DocumentKind},
+        register::{FlowFilter, FlowPage, FlowRecord},
+    },
     time::Timestamp,
 };
 use sqlx::{SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::sync::Mutex;
 
-use super::{flows, open::connect};
+use super::{documents, flows, open::connect};
 use crate::error::{OpenError, StoreError};
 
 #[derive(Debug)]
@@ -37,6 +40,27 @@ impl Reader {
         let page = flows::list(&mut connection, filter).await?;
         *slot = Some(connection);
         Ok(page)
+    }
+
+    pub(super) async fn document(&self, id: DocumentId, now: Timestamp) -> Result<Option<Document>, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let mut connection = self.open(slot.take()).await?;
+        let document = documents::read(&mut connection, id, now).await?;
+        *slot = Some(connection);
+        Ok(document)
+    }
+
+    pub(super) async fn due(
+        &self,
+        kind: DocumentKind,
+        now: Timestamp,
+        most: usize,
+    ) -> Result<Vec<DocumentId>, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let mut connection = self.open(slot.take()).await?;
+        let due = documents::due(&mut connection, kind, now, most).await?;
+        *slot = Some(connection);
+        Ok(due)
     }
 
     async fn open(&self, kept: Option<SqliteConnection>) -> Result<SqliteConnection, StoreError> {

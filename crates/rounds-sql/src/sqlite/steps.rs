@@ -2,13 +2,19 @@
 
 use rounds::{
     FlowId,
-    ledger::register::{Changed, FlowChange, FlowEnd, FlowSet, FlowStation, FlowStatus, Watcher},
+    ledger::{
+        documents::DocumentId,
+        register::{Changed, FlowChange, FlowEnd, FlowSet, FlowStation, FlowStatus, Watcher},
+    },
     time::Timestamp,
 };
 use sqlx::SqliteConnection;
 
-use super::flows::Flows;
-use crate::claims::{Bid, COUNTS_MILLIS, Kept, Key, clock, first_fence, state};
+use super::{documents, flows::Flows};
+use crate::{
+    claims::{Bid, COUNTS_MILLIS, Kept, Key, clock, first_fence, state},
+    documents::Write,
+};
 
 /// A step, with everything it needs, so that it can wait for its turn.
 #[derive(Debug)]
@@ -57,6 +63,12 @@ pub(crate) enum Step {
         end: FlowEnd,
     },
     SweepFlows {
+        now: Timestamp,
+        most: usize,
+    },
+    WriteDocument(Write),
+    RemoveDocument(DocumentId),
+    SweepDocuments {
         now: Timestamp,
         most: usize,
     },
@@ -126,6 +138,9 @@ impl Step {
         changes: &mut Vec<Changed>,
     ) -> Result<Outcome, sqlx::Error> {
         match self {
+            Self::WriteDocument(write) => documents::write(on, write, changes).await.map(Outcome::Bool),
+            Self::RemoveDocument(id) => documents::remove(on, *id).await.map(Outcome::Bool),
+            Self::SweepDocuments { now, most } => documents::sweep(on, *now, *most).await.map(Outcome::Count),
             Self::Spill(spilled) => spilled.write(on).await.map(|()| Outcome::Bool(true)),
             Self::Claim { key, bid, instance, fits, of_flow: None } => claim(on, key, bid, instance, *fits).await,
             Self::Claim { key, bid, instance, fits, of_flow: Some(of) } => {

@@ -21,6 +21,12 @@ async fn it_passes_the_suite_of_registers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn it_passes_the_suite_of_documents() {
+    let url = Postgres::shared().database();
+    rounds::ledger::documents::suite::run(async || PostgresLedger::connect(&url).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite_where_transactions_are_serializable_by_default() {
     let postgres = Postgres::shared();
     let url = postgres.database();

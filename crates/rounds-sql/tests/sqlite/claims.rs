@@ -21,6 +21,12 @@ async fn it_passes_the_suite_with_one_ledger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn it_passes_the_suite_of_documents() {
+    let folder = Folder::new();
+    rounds::ledger::documents::suite::run(|| folder.ledger()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_passes_the_suite_of_registers() {
     let folder = Folder::new();
     let ledger = folder.ledger().await;

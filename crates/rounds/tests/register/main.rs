@@ -4,6 +4,7 @@
 
 mod apart;
 mod cancel;
+mod documents;
 mod identity;
 mod keys;
 mod records;

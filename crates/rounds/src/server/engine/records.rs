@@ -109,7 +109,7 @@ impl Core {
     }
 
     /// Whether the ledger is in the memory of this process, where the keys are.
-    fn keeps_to_itself(&self) -> bool {
+    pub(crate) fn keeps_to_itself(&self) -> bool {
         self.ledger.is_beside_the_keys(Sealed)
     }
 
@@ -120,7 +120,7 @@ impl Core {
         place.seal(&self.record_keys(), self.new_nonce(), &plaintext)
     }
 
-    fn opened(&self, place: Place, sealed: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn opened(&self, place: Place, sealed: Vec<u8>) -> Option<Vec<u8>> {
         if self.keeps_to_itself() {
             return Some(sealed);
         }

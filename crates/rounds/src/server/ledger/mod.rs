@@ -4,6 +4,7 @@
 //! implementation of [`Ledger`] has to pass the suite, which is the module `suite` with the feature `test`.
 
 mod claim;
+pub mod documents;
 pub mod kit;
 mod memory;
 pub(crate) mod record;
@@ -110,6 +111,12 @@ pub trait Ledger: Send + Sync + 'static {
     /// The [register](register::Register) that this ledger keeps beside its claims, if it keeps one. By default it keeps
     /// none, and a server that needs one [fails to build](crate::BuildError::NoRegister).
     fn register(&self) -> Option<&dyn register::Register> {
+        None
+    }
+
+    /// The [documents](documents::Documents) that this ledger keeps beside its claims, if it keeps any. By default it
+    /// keeps none.
+    fn documents(&self) -> Option<&dyn documents::Documents> {
         None
     }
 }

@@ -3,7 +3,7 @@
 //! A ledger is shared, and other parties may read it or write to it. They can read no record, and a record that is
 //! moved to another claim, within a flow or between flows, does not open there.
 
-use super::{ClaimId, ClaimKind};
+use super::{ClaimId, ClaimKind, documents::DocumentId};
 use crate::server::seal::{
     Digest, FlowId,
     cipher::{self, Nonce, Unopened},
@@ -19,6 +19,8 @@ pub(crate) enum Place {
     Spill(ClaimId),
     /// A part of the flow's record, by its number.
     Part(FlowId, u32),
+    /// The content of a document.
+    Document(DocumentId),
 }
 
 impl Place {
@@ -36,6 +38,7 @@ impl Place {
             Self::Outcome(id, answers) => (b'o', id, Some(answers)),
             Self::Spill(id) => (b's', id, None),
             Self::Part(flow, number) => (b'p', ClaimId { flow, what: ClaimKind::Round(number) }, None),
+            Self::Document(id) => return document_context(id, key),
         };
         let mut context = Vec::with_capacity(128);
         context.extend(b"rounds/record/1\0");
@@ -57,9 +60,15 @@ impl Place {
     }
 }
 
+fn document_context(id: DocumentId, key: KeyId) -> Vec<u8> {
+    let kind = id.kind.as_str().as_bytes();
+    [b"rounds/record/1\0d", kind, b"\0", id.key.as_bytes(), &key[..]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::ledger::documents::DocumentKind;
     use crate::server::seal::{FlowId, KeyRing, golden, ring::Purpose};
 
     fn ring(keys: &[u8]) -> DerivedRing {
@@ -87,6 +96,9 @@ mod tests {
             Place::Part(one, 1),
             Place::Part(one, 2),
             Place::Part(other, 1),
+            Place::Document(DocumentId { kind: DocumentKind::Task, key: yes }),
+            Place::Document(DocumentId { kind: DocumentKind::Task, key: no }),
+            Place::Document(DocumentId { kind: DocumentKind::Decision, key: yes }),
         ];
         let ring = ring(&[1]);
         for (i, here) in places.iter().enumerate() {

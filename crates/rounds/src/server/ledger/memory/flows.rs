@@ -256,6 +256,10 @@ impl FlowTable {
         self.shares.add(kept.share, kept.bytes);
         self.shares.subtract(kept.share, before);
         let changed = Changed { id, status: summary.status };
+        self.tell(changed);
+    }
+
+    pub(super) fn tell(&mut self, changed: Changed) {
         self.watchers.retain(|watcher| watcher.tell(changed));
     }
 }

@@ -1,5 +1,6 @@
 //! The ledger in the memory of one process.
 
+mod documents;
 mod flows;
 mod replies;
 mod shares;
@@ -13,6 +14,7 @@ use std::{
 use tokio::sync::Notify;
 
 use self::{
+    documents::DocumentTable,
     flows::FlowTable,
     replies::Replies,
     shares::Shares,
@@ -23,6 +25,7 @@ use crate::{
         ledger::{
             Claim, ClaimId, ClaimKind, ClaimRequest, ClaimStep, Claimed, Fence, Ledger, LedgerError, OwnerLost,
             Retention, Spill,
+            documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
             register::{
                 FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus, Register,
                 Watch,
@@ -74,8 +77,11 @@ impl MemoryLedger {
     /// Default memory for the records of flows, if the server keeps a [register](crate::RoundsBuilder::register): 256 MiB.
     pub const FLOW_BYTES: usize = 256 << 20;
 
-    /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all, or 768 MiB with a
-    /// register.
+    /// Default memory for [documents](super::documents): 64 MiB.
+    pub const DOCUMENT_BYTES: usize = 64 << 20;
+
+    /// A ledger with the default limits. It allocates memory as needed, and at most 512 MiB in all, or 832 MiB with a
+    /// register and documents.
     pub fn new() -> Self {
         let records = Records {
             table: Table::new(),
@@ -85,6 +91,7 @@ impl MemoryLedger {
             shares: Shares::new(Self::CLAIM_BYTES),
             replies: Replies::new(Self::REPLY_BYTES),
             flows: FlowTable::new(Self::FLOW_BYTES),
+            documents: DocumentTable::new(Self::DOCUMENT_BYTES),
         };
         Self { records: Arc::new(Mutex::new(records)) }
     }
@@ -125,6 +132,18 @@ impl MemoryLedger {
     /// The memory that the records of flows count now.
     pub fn flow_bytes(&self) -> usize {
         self.records().flows.bytes()
+    }
+
+    /// Sets the memory limit of [documents](super::documents). One principal may take a tenth of it, and all callers
+    /// without a principal together one half, once the server identifies principals.
+    pub fn with_document_bytes(self, bytes: usize) -> Self {
+        self.records().documents.set_limit(bytes);
+        self
+    }
+
+    /// The memory that documents count now.
+    pub fn document_bytes(&self) -> usize {
+        self.records().documents.bytes()
     }
 
     /// The number of claims that are kept now.
@@ -204,6 +223,47 @@ impl Ledger for MemoryLedger {
 
     fn register(&self) -> Option<&dyn Register> {
         Some(self)
+    }
+
+    fn documents(&self) -> Option<&dyn Documents> {
+        Some(self)
+    }
+}
+
+impl Documents for MemoryLedger {
+    fn read(&self, id: DocumentId, now: Timestamp) -> BoxFuture<'_, Result<Option<Document>, LedgerError>> {
+        ready(Ok(self.records().documents.read(id, now)))
+    }
+
+    fn write(
+        &self,
+        id: DocumentId,
+        before: Option<Version>,
+        change: DocumentChange,
+    ) -> BoxFuture<'_, Result<Option<Version>, LedgerError>> {
+        let (mut records, tell) = (self.records(), change.tell);
+        let written = records.documents.write(id, before, change);
+        if let (Ok(Some(_)), Some(changed)) = (&written, tell) {
+            records.flows.tell(changed);
+        }
+        ready(written)
+    }
+
+    fn due(
+        &self,
+        kind: DocumentKind,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>> {
+        ready(Ok(self.records().documents.due(kind, now, most)))
+    }
+
+    fn remove(&self, id: DocumentId) -> BoxFuture<'_, Result<bool, LedgerError>> {
+        ready(Ok(self.records().documents.remove(id)))
+    }
+
+    fn sweep(&self, now: Timestamp, most: usize) -> BoxFuture<'_, Result<u64, LedgerError>> {
+        ready(Ok(self.records().documents.sweep(now, most)))
     }
 }
 
@@ -298,6 +358,7 @@ struct Records {
     shares: Shares,
     replies: Replies,
     flows: FlowTable,
+    documents: DocumentTable,
 }
 
 #[derive(Default)]

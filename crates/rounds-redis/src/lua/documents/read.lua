@@ -1,0 +1,2 @@
+-- KEYS: document. Returns its fields.
+return redis.call('HMGET', KEYS[1], 'v', 'c', 'd', 'u')

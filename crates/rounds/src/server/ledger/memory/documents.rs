@@ -1,0 +1,94 @@
+//! The documents of a ledger in memory.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    super::{
+        LedgerError,
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, Version},
+    },
+    shares::{ShareId, Shares},
+};
+use crate::{server::seal::Digest, shared::clock::Timestamp};
+
+/// How many documents whose time is over one write removes: more than it adds.
+const FORGOTTEN: usize = 4;
+
+pub(super) struct DocumentTable {
+    kept: HashMap<DocumentId, Kept>,
+    due: BTreeSet<(DocumentKind, Timestamp, Digest)>,
+    /// When each document may be removed.
+    over: BTreeSet<(Timestamp, DocumentId)>,
+    shares: Shares,
+}
+
+struct Kept {
+    document: Document,
+    until: Timestamp,
+    share: ShareId,
+}
+
+impl DocumentTable {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { kept: HashMap::new(), due: BTreeSet::new(), over: BTreeSet::new(), shares: Shares::new(limit) }
+    }
+
+    pub(super) fn set_limit(&mut self, bytes: usize) {
+        self.shares.set_limit(bytes);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.shares.used()
+    }
+
+    pub(super) fn read(&self, id: DocumentId, now: Timestamp) -> Option<Document> {
+        self.kept.get(&id).filter(|kept| now < kept.until).map(|kept| kept.document.clone())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        id: DocumentId,
+        before: Option<Version>,
+        change: DocumentChange,
+    ) -> Result<Option<Version>, LedgerError> {
+        let DocumentChange { keep, .. } = change;
+        self.sweep(keep.now, FORGOTTEN);
+        if self.kept.get(&id).is_some_and(|kept| kept.until <= keep.now) {
+            self.remove(id);
+        }
+        if self.kept.get(&id).map(|kept| kept.document.version) != before {
+            return Ok(None);
+        }
+        self.shares.fits(keep.share, change.growth(before))?;
+        self.remove(id);
+        let version = Version::next(before, &change);
+        let share = self.shares.open(keep.share, DocumentChange::OVERHEAD + version.bytes);
+        self.due.extend(change.due.map(|due| (id.kind, due, id.key)));
+        self.over.insert((keep.until, id));
+        let document = Document { version, sealed: change.sealed, due: change.due };
+        self.kept.insert(id, Kept { document, until: keep.until, share });
+        Ok(Some(version))
+    }
+
+    pub(super) fn due(&self, kind: DocumentKind, now: Timestamp, most: usize) -> Vec<DocumentId> {
+        let from = (kind, Timestamp::from_millis(0), Digest::from_bytes([0; 32]));
+        let due = self.due.range(from..).take_while(|(of, due, _)| *of == kind && *due <= now);
+        let ids = due.map(|(kind, _, key)| DocumentId { kind: *kind, key: *key });
+        ids.filter(|id| self.kept.get(id).is_some_and(|kept| now < kept.until)).take(most).collect()
+    }
+
+    pub(super) fn remove(&mut self, id: DocumentId) -> bool {
+        let Some(Kept { document, until, share }) = self.kept.remove(&id) else { return false };
+        if let Some(due) = document.due {
+            self.due.remove(&(id.kind, due, id.key));
+        }
+        self.over.remove(&(until, id));
+        self.shares.subtract(share, DocumentChange::OVERHEAD + document.version.bytes);
+        true
+    }
+
+    pub(super) fn sweep(&mut self, now: Timestamp, most: usize) -> u64 {
+        let over: Vec<_> = self.over.iter().take(most).take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect();
+        over.iter().filter(|id| self.remove(**id)).count() as u64
+    }
+}
