@@ -21,7 +21,7 @@ pub use fleet::Fleet;
 pub use http::{http_client, install_crypto};
 pub use log::Log;
 #[cfg(feature = "postgres")]
-pub use postgres::Postgres;
+pub use postgres::{Postgres, PostgresAddress};
 #[cfg(feature = "redis")]
 pub use redis::Redis;
 pub use relay::{Hub, Wire, Wires};

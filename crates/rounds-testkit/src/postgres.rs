@@ -33,6 +33,8 @@ wait
 pub struct Postgres {
     folder: PathBuf,
     keeper: Option<Child>,
+    /// Processes that were stopped, which do not notice when the server is killed.
+    stalled: Vec<String>,
 }
 
 impl Postgres {
@@ -49,16 +51,12 @@ impl Postgres {
 
     /// A server of its own, with settings such as `fsync=off`.
     pub fn with(settings: &[&str]) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("rounds-pg-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self::within(&std::env::temp_dir().join(name), settings)
+        Self::within(&new_path(), settings)
     }
 
     /// A server of its own in this folder, which is created.
     pub fn within(folder: &Path, settings: &[&str]) -> Self {
-        fs::create_dir_all(folder).unwrap();
-        give_to_user(folder);
-        let mut postgres = Self { folder: folder.to_owned(), keeper: None };
+        let mut postgres = Self::in_folder(folder);
         let args = ["-A", "trust", "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync", "-D"];
         run(program("initdb").args(args).arg(postgres.data()));
         let defaults = format!(
@@ -69,6 +67,56 @@ impl Postgres {
         fs::write(postgres.data().join("postgresql.auto.conf"), defaults + &settings).unwrap();
         postgres.start_again();
         postgres
+    }
+
+    fn in_folder(folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        give_to_user(folder);
+        Self { folder: folder.to_owned(), keeper: None, stalled: Vec::new() }
+    }
+
+    /// A replica of this server, which streams from it under the name `replica`.
+    pub fn replica(&self) -> Self {
+        let mut replica = Self::in_folder(&new_path());
+        let args = ["-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"];
+        run(self.client("pg_basebackup").args(args).arg(replica.data()));
+        let settings = replica.data().join("postgresql.auto.conf");
+        // The last line counts.
+        let own = format!(
+            "unix_socket_directories = '{}'\nprimary_conninfo = 'host={} user={USER} application_name=replica'\n",
+            replica.folder.display(),
+            self.folder.display()
+        );
+        fs::write(&settings, fs::read_to_string(&settings).unwrap() + &own).unwrap();
+        replica.start_again();
+        self.wait_for_replica();
+        replica
+    }
+
+    /// Waits until the replica has everything that was committed.
+    pub fn wait_for_replica(&self) {
+        let has = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()";
+        self.wait_until(has);
+    }
+
+    fn wait_until(&self, counted: &str) {
+        let began = Instant::now();
+        while self.ask(&self.url("postgres"), counted) == "0" {
+            assert!(began.elapsed() < PATIENCE, "{counted}: {}", self.log());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends nothing more to the replica, as if the network between them was gone.
+    pub fn stall_replication(&mut self) {
+        let senders = self.ask(&self.url("postgres"), "SELECT pid FROM pg_stat_replication");
+        self.stalled.extend(senders.lines().map(str::to_owned));
+        run(Command::new("kill").arg("-STOP").args(&self.stalled));
+    }
+
+    /// Makes a replica the primary.
+    pub fn promote(&mut self) {
+        assert_eq!(self.ask(&self.url("postgres"), "SELECT pg_promote()"), "t", "{}", self.log());
     }
 
     /// The folder of its database.
@@ -114,6 +162,9 @@ impl Postgres {
     /// Kills it with SIGKILL, as a crash would.
     pub fn kill(&mut self) {
         self.signal("-KILL");
+        if !self.stalled.is_empty() {
+            run(Command::new("kill").arg("-KILL").args(std::mem::take(&mut self.stalled)));
+        }
         // A killed server leaves its file behind.
         let _ = fs::remove_file(self.data().join("postmaster.pid"));
         self.end_keeper();
@@ -177,6 +228,43 @@ impl Drop for Postgres {
         self.end_keeper();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// An address that can be led to another server, as an operator does after a failover. It is a link to the folder of the
+/// socket.
+pub struct PostgresAddress(PathBuf);
+
+impl PostgresAddress {
+    /// An address that leads to this server.
+    pub fn of(postgres: &Postgres) -> Self {
+        let address = Self(new_path());
+        address.lead_to(postgres);
+        address
+    }
+
+    /// Leads to another server from now on.
+    pub fn lead_to(&self, postgres: &Postgres) {
+        let _ = fs::remove_file(&self.0);
+        std::os::unix::fs::symlink(&postgres.folder, &self.0).unwrap();
+    }
+
+    /// The URL of a database at this address, from its URL at a server.
+    pub fn url(&self, url: &str) -> String {
+        format!("postgres://{USER}@localhost/{}?host={}", name_of(url), self.0.display())
+    }
+}
+
+impl Drop for PostgresAddress {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A path that is not in use yet.
+fn new_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("rounds-pg-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    std::env::temp_dir().join(name)
 }
 
 fn name_of(url: &str) -> &str {

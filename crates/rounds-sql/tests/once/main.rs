@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 #![cfg(unix)]
 
+mod failover;
 mod ledger;
 
 use std::{
@@ -19,13 +20,18 @@ use std::{
 
 use rmcp::{
     ServerHandler, ServiceExt as _,
-    handler::server::{router::tool::ToolRouter, wrapper::Parameters},
+    handler::server::{
+        router::tool::{ToolRoute, ToolRouter},
+        wrapper::Parameters,
+    },
     model::{CallToolResponse, ServerCapabilities, ServerConfig},
     schemars, tool, tool_handler, tool_router,
     transport::stdio,
 };
 use rounds::{
-    Durable, FlowError, Given, KeyRing, Limits, Round, Rounds, durable,
+    Durable, FlowError, Given, KeyRing, Limits, Round, Rounds, Steps,
+    asked::DeclaredQuestion,
+    durable,
     ledger::Ledger,
     test::{Leg, Retry},
     text,
@@ -58,7 +64,9 @@ const TIMES: usize = 112;
 fn killed_a_thousand_times_on_sqlite_each_transfer_happens_once() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("once-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let transfers = survive(&format!("sqlite:{}", folder.join("bank.db").display()), "transfer", TIMES);
+    let url = format!("sqlite:{}", folder.join("bank.db").display());
+    let transfers =
+        survive(&url, "transfer", TIMES) + survive(&url, "transfer_guarded", 1) + survive(&url, "transfer_stepped", 1);
     let file = folder.join("bank.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (moved, rows): (i64, i64) = runtime.block_on(async {
@@ -74,7 +82,8 @@ fn killed_a_thousand_times_on_sqlite_each_transfer_happens_once() {
 fn killed_at_every_step_on_postgres_each_transfer_happens_once() {
     let postgres = Postgres::shared();
     let url = postgres.database();
-    let transfers = survive(&url, "transfer", 10) + survive(&url, "transfer_guarded", 2);
+    let transfers =
+        survive(&url, "transfer", 10) + survive(&url, "transfer_guarded", 2) + survive(&url, "transfer_stepped", 2);
     let counted = "SELECT (SELECT count(*) FROM moves), (SELECT count(*) FROM rounds_effects WHERE value <> '')";
     assert_eq!(postgres.ask(&url, counted), format!("{transfers}|{transfers}"));
     assert_eq!(postgres.ask(&url, "SELECT sum(balance) FROM accounts"), "0");
@@ -296,8 +305,25 @@ macro_rules! bank_on {
         #[tool_router]
         impl Bank<$database> {
             fn $on(pool: Pool<$database>) -> Self {
-                let tool_router = Self::tool_router().with_route(durable("transfer", "Moves money", $transfer));
+                let tool_router = Self::tool_router()
+                    .with_route(durable("transfer", "Moves money", $transfer))
+                    .with_route(Self::transfer_stepped());
                 Self { tool_router, pool }
+            }
+
+            fn transfer_stepped() -> ToolRoute<Self> {
+                Steps::<Self, Transfer>::new("transfer_stepped", "Moves money, in steps")
+                    .step("confirm", async |_step, ()| Ok(DeclaredQuestion::<bool>::form("Move it?")))
+                    .finish(async |step, (sure,)| {
+                        if !sure {
+                            return Ok("not moved".to_owned());
+                        }
+                        let pool = &step.server().pool;
+                        let number = step.once_in(pool, "transfer", async |tx, _key| $effect(tx, false).await).await?;
+                        Ok(format!("moved {number}"))
+                    })
+                    .build()
+                    .unwrap()
             }
 
             #[tool(description = "Moves money, guard first")]

@@ -5,6 +5,7 @@
 mod away;
 mod claims;
 mod costs;
+mod failover;
 mod relay;
 
 use std::time::Duration;
