@@ -11,6 +11,7 @@ mod differential;
 mod flows;
 mod handlers;
 mod http2;
+mod identity;
 mod lanes;
 mod left;
 mod notifications;
