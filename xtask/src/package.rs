@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// The published packages, each after the packages that it needs.
-const PACKAGES: &[&str] = &["rounds", "rounds-http", "rounds-redis", "rounds-sql", "rounds-gallery", "rounds-cli"];
+const PACKAGES: &[&str] =
+    &["rounds", "rounds-http", "rounds-desk", "rounds-redis", "rounds-sql", "rounds-gallery", "rounds-cli"];
 
 /// Files that a package must have although they are not in its folder.
 const REQUIRED: &[&str] = &["README.md"];

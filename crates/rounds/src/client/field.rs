@@ -173,6 +173,19 @@ impl Field {
         &self.schema
     }
 
+    /// The fields of an object's schema, such as the arguments of a tool, so that a host can show them as it shows a
+    /// question. Required fields come first, in the order in which they are required. Fields whose type is not that of
+    /// a form's field are [unknown](FieldKind::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// A text that says what is wrong with the schema.
+    pub fn of_object(schema: &JsonObject) -> Result<Vec<Self>, String> {
+        Self::check_schema(schema)?;
+        let order: Vec<String> = required(schema).map(str::to_owned).collect();
+        Ok(Self::of_schema(schema, &order, None))
+    }
+
     /// Whether a form's schema has fields that can be shown, or what is wrong with it.
     pub(super) fn check_schema(schema: &JsonObject) -> Result<(), String> {
         let none = JsonObject::new();

@@ -16,7 +16,7 @@ use rmcp::model::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AnswerError, Field, Origin, UserAnswer, reply::read_time};
+use super::{AnswerError, BadServer, Field, Origin, UserAnswer, reply::read_time};
 use crate::shared::{
     check::{InvalidAnswer, check, check_form, required},
     clock::Timestamp,
@@ -180,6 +180,22 @@ impl AskedQuestion {
     pub fn prefilled(&self) -> JsonObject {
         let value = |field: &Field| field.suggested.clone().or_else(|| field.default.clone());
         self.fields().iter().filter_map(|field| Some((field.name.clone(), value(field)?))).collect()
+    }
+
+    /// Reads a question as it is on the wire, such as one that a server recorded, in order to show it outside of a call.
+    /// Its [origin](Self::origin) and its [time](Self::expires_in) are not known.
+    ///
+    /// # Errors
+    ///
+    /// [`BadServer::Question`] or [`BadServer::AsksTooMuch`] if it cannot be asked.
+    pub fn from_json(key: impl Into<String>, json: Value) -> Result<Self, BadServer> {
+        let key = key.into();
+        let bad = |why| BadServer::Question { key: super::error::short(&key).to_string(), why };
+        let came = Came::of_json(json).map_err(bad)?;
+        came.check_size().map_err(|what| BadServer::AsksTooMuch { what })?;
+        let origin = Origin { name: None, version: None, address: None };
+        let context = Context { origin, expires_at: None, received_at: Timestamp::from_millis(0), pushed: false };
+        Self::read(key.clone(), came, Arc::new(context), None).map_err(bad)
     }
 
     /// Reads a question, or returns what is wrong with it.

@@ -245,8 +245,14 @@ impl Flows {
         FlowEnd { now: self.now(), retention: self.retention, slack: self.slack }
     }
 
-    fn now(&self) -> Timestamp {
+    /// The current time by the clock of the server, which the times in records are measured by.
+    pub fn now(&self) -> Timestamp {
         self.clock.now().into()
+    }
+
+    /// Whether the server keeps a register. If it does not, every request here fails with [`FlowsError::Off`].
+    pub fn is_on(&self) -> bool {
+        self.is_on && self.ledger.register().is_some()
     }
 }
 

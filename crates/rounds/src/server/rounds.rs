@@ -17,7 +17,7 @@ use super::{
     },
     flows::Flows,
     policy::{legacy::Legacy, lifetimes::Lifetimes, limits::Limits, principal::Principal},
-    seal::{Format, KeyRing},
+    seal::{Format, KeyRing, OpenedToken, Refusal},
     tasks::{TaskService, Tasks},
 };
 use crate::shared::clock::SystemClock;
@@ -157,6 +157,16 @@ impl<H: ServerHandler> Rounds<H> {
     /// [a register](RoundsBuilder::register).
     pub fn flows(&self) -> Flows {
         Flows::of(&self.core)
+    }
+
+    /// Opens a token with the keys of this server, to inspect it. It checks neither whether the token has expired nor
+    /// whose it is: show the contents only to principals that may read them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenedToken::open`].
+    pub fn inspect(&self, token: &str) -> Result<OpenedToken, Refusal> {
+        OpenedToken::open_with(&self.core.keys(), token)
     }
 
     #[cfg(feature = "test")]

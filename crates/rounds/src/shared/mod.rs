@@ -4,6 +4,7 @@
 pub(crate) mod check;
 pub(crate) mod clock;
 pub(crate) mod escape;
+mod iso;
 pub(crate) mod kind;
 pub mod order;
 pub(crate) mod wire;

@@ -7,7 +7,7 @@ use super::{
     envelope::{Envelope, Method, QuestionKind, Resume, Settled},
     journal::{Entries, Pages, PagesWithoutTexts},
     refusal::Refusal,
-    ring::Purpose,
+    ring::{DerivedRing, Purpose},
     token,
 };
 use crate::shared::{clock::Timestamp, escape::Escaped};
@@ -60,8 +60,11 @@ impl OpenedToken {
     /// [`Refusal`] if the text is not a token, if no key of the ring sealed it for this audience, if it was changed, or
     /// if its version is not known.
     pub fn open(keys: &KeyRing, audience: &str, token: &str) -> Result<Self, Refusal> {
-        let ring = keys.derive(Purpose::State, audience);
-        let plaintext = token::open(&ring, token.len(), token)?;
+        Self::open_with(&keys.derive(Purpose::State, audience), token)
+    }
+
+    pub(crate) fn open_with(ring: &DerivedRing, token: &str) -> Result<Self, Refusal> {
+        let plaintext = token::open(ring, token.len(), token)?;
         let envelope = Envelope::from_bytes(&plaintext)?;
         let spilled = matches!(envelope.resume, Resume::Spilled(_));
         let saved = envelope.resume.journal_json();

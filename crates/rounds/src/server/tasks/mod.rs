@@ -6,7 +6,6 @@
 //! shape. The engine does not know this folder.
 
 mod call;
-mod iso;
 mod methods;
 mod record;
 mod table;

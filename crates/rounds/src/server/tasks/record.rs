@@ -12,7 +12,6 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::iso::iso;
 use crate::{
     server::seal::{Digest, envelope::Span},
     shared::{
@@ -196,7 +195,7 @@ impl Record {
 
     fn seen(&self, id: &str, message: Option<String>, now: Timestamp) -> DetailedTask {
         let payload = self.payload();
-        let mut task = Task::new(id, payload.status(), iso(self.created), iso(self.changed))
+        let mut task = Task::new(id, payload.status(), self.created.to_string(), self.changed.to_string())
             .with_ttl_ms(self.until.since(self.created).as_millis() as u64);
         task.status_message = match &self.stage {
             Stage::Failed(error) => Some(error.message.to_string()),

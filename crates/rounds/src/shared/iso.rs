@@ -1,13 +1,17 @@
-//! Times as tasks show them: ISO 8601, in UTC, with milliseconds.
+//! Moments as text: ISO 8601, in UTC, with milliseconds.
 
-use crate::shared::clock::Timestamp;
+use std::fmt;
 
-/// The moment as text, such as `2027-01-15T08:00:00.000Z`.
-pub(super) fn iso(moment: Timestamp) -> String {
-    let (millis, seconds) = (moment.as_millis() % 1000, moment.as_millis() / 1000);
-    let (second, minute, hour) = (seconds % 60, seconds / 60 % 60, seconds / 3600 % 24);
-    let (year, month, day) = date(seconds / 86_400);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+use super::clock::Timestamp;
+
+/// Writes the moment in ISO 8601, such as `2027-01-15T08:00:00.000Z`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (millis, seconds) = (self.as_millis() % 1000, self.as_millis() / 1000);
+        let (second, minute, hour) = (seconds % 60, seconds / 60 % 60, seconds / 3600 % 24);
+        let (year, month, day) = date(seconds / 86_400);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
 }
 
 /// The date of a day, counted from 1970. Years begin in March here, so that a leap day is the last of its year.
@@ -27,7 +31,7 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_iso_8601() {
-        let written = |seconds: u64| iso(Timestamp::from_millis(seconds * 1000 + 7));
+        let written = |seconds: u64| Timestamp::from_millis(seconds * 1000 + 7).to_string();
         assert_eq!(written(0), "1970-01-01T00:00:00.007Z");
         assert_eq!(written(951_782_399), "2000-02-28T23:59:59.007Z");
         assert_eq!(written(951_782_400), "2000-02-29T00:00:00.007Z");

@@ -1,0 +1,104 @@
+//! One flow: what happened to it, and what can be done about it.
+
+use http::StatusCode;
+use maud::{Markup, html};
+use rounds::{
+    FlowId,
+    register::{FlowDetails, FlowRecord, FlowsError},
+    time::Timestamp,
+};
+
+use super::{Page, fact, status, timeline};
+use crate::{
+    action::ActionKind,
+    check::Permission,
+    content::{Text, json},
+    moment,
+    problem::Problem,
+    response::{self, BoxResponse},
+    service::Visit,
+};
+
+pub(crate) async fn show(visit: Visit<'_>, id: FlowId) -> Result<BoxResponse, Problem> {
+    let flows = &visit.shared.flows;
+    let record = flows.get(id).await?.ok_or(Problem::NotFound)?;
+    let details = match flows.details(&record) {
+        Ok(details) => Some(details),
+        Err(FlowsError::Unreadable { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let id = record.summary.id;
+    let target = details.as_ref().and_then(|details| details.target.as_deref()).unwrap_or(&record.summary.target);
+    let body = html! {
+        div .title {
+            h1 { (Text(target)) }
+            div #status data-live { (status(record.summary.status)) }
+        }
+        @if details.is_none() {
+            p .warning { "The record does not open with the keys of this server: it was changed, or its key was retired. Only its plain columns are shown." }
+        }
+        div #facts data-live { (facts(&record, details.as_ref(), flows.now())) }
+        div #actions data-live { (actions(visit, &record)) }
+        section aria-labelledby="timeline-title" {
+            h2 #timeline-title { "Timeline" }
+            div #timeline data-live { (timeline::render(visit, &record, details.as_ref())) }
+        }
+    };
+    let page = Page::new(target).tab("/").events(format!("/events?flow={id}"));
+    Ok(response::page(StatusCode::OK, page.render(visit, body)))
+}
+
+pub(crate) async fn cancel(visit: Visit<'_>, id: FlowId) -> Result<BoxResponse, Problem> {
+    let flows = &visit.shared.flows;
+    let record = flows.get(id).await?.ok_or(Problem::NotFound)?;
+    let (id, target) = (record.summary.id, &record.summary.target);
+    let action = visit.action(ActionKind::Cancelled, Some(id), target);
+    let before = flows.cancel(id, &format!("cancelled at the desk by {}", action.actor_name())).await?;
+    if before.is_some_and(|status| status.is_open()) {
+        visit.did(ActionKind::Cancelled, Some(id), target);
+    }
+    Ok(response::see(&visit.link(&format!("/flows/{id}"))))
+}
+
+fn facts(record: &FlowRecord, details: Option<&FlowDetails>, now: Timestamp) -> Markup {
+    let summary = &record.summary;
+    html! {
+        dl .facts {
+            (fact("Asked first", moment::ago(now, summary.created)))
+            (fact("Changed", moment::ago(now, summary.changed)))
+            @if summary.status.is_open() {
+                (fact("Time left", moment::left(now, summary.open_until)))
+                (fact("Deadline in", moment::left(now, summary.deadline)))
+            }
+            (fact("Round", html! { (summary.round) }))
+            @if let Some(owner) = &summary.owner { (fact("Instance", html! { (Text(&owner.instance)) })) }
+            @if let Some(details) = details {
+                (fact("Principal", html! { @match &details.principal {
+                    Some(principal) => (Text(principal)),
+                    None => "none",
+                } }))
+            }
+            (fact("Method", html! { (summary.method) }))
+            (fact("Id", html! { code { (summary.id) } }))
+            @if let Some(flow) = details.and_then(|details| details.flow) {
+                (fact("Name in logs", html! { code { (flow) } }))
+            }
+        }
+        @if let Some(arguments) = details.and_then(|details| details.arguments.as_ref()) {
+            details { summary { "Arguments" } (json("Arguments", arguments)) }
+        }
+    }
+}
+
+fn actions(visit: Visit<'_>, record: &FlowRecord) -> Markup {
+    let may_act = visit.may(Permission::Act);
+    let path = format!("/flows/{}/cancel", record.summary.id);
+    html! {
+        @if record.summary.status.is_open() && may_act {
+            form method="post" action=(visit.link(&path)) {
+                (visit.token(&path))
+                button .danger type="submit" { "Cancel flow" }
+            }
+        }
+    }
+}
