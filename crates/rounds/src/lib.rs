@@ -139,6 +139,20 @@ pub mod durable {
     pub use crate::server::shape::{Arguments, Together, durable_tool as tool};
 }
 
+/// Questions whose answer does not come through the client: approvals, forms and pages. See
+/// [the guide](crate::guide::elsewhere).
+#[cfg(feature = "server")]
+pub mod elsewhere {
+    pub use crate::server::{
+        elsewhere::Elsewhere,
+        flows::{
+            Approve, DecideError, Decision, DecisionOutcome, ElsewhereKind, QuestionElsewhere, RecordedDecision, Roles,
+            Verdict, Way,
+        },
+        policy::elsewhere::Approvers,
+    };
+}
+
 /// The types and the schemas that can be asked for with a form, and why an answer is not valid.
 #[cfg(any(feature = "server", feature = "client"))]
 pub mod form {

@@ -43,7 +43,7 @@ impl UserAnswer {
     /// The answer that went over the wire, to a question of this kind.
     pub(super) fn from_wire(kind: QuestionKind, wire: &Value) -> Option<Self> {
         match kind {
-            QuestionKind::Form | QuestionKind::Url => match wire.get("action")?.as_str()? {
+            QuestionKind::Form | QuestionKind::Url | QuestionKind::Elsewhere => match wire.get("action")?.as_str()? {
                 "accept" if kind == QuestionKind::Url => Some(Self::Visit),
                 "accept" => Some(Self::Form(wire.get("content")?.as_object()?.clone())),
                 "decline" => Some(Self::Decline),
@@ -100,7 +100,7 @@ pub enum AnswerError {
 fn wants(kind: QuestionKind) -> &'static str {
     match kind {
         QuestionKind::Form => "a form",
-        QuestionKind::Url => "consent to visit a page",
+        QuestionKind::Url | QuestionKind::Elsewhere => "consent to visit a page",
         QuestionKind::Sample => "a sample of a model, which can be neither declined nor cancelled",
         QuestionKind::Roots => "roots, which can be neither declined nor cancelled",
     }

@@ -328,7 +328,7 @@ async fn answer<R: Responder + ?Sized>(
         biased;
         answer = responder.answer(question) => answer.map_err(|source| Stopped::Responder { key: key(), source }),
         () = async { clock.sleep(most).await } => match kind {
-            QuestionKind::Form | QuestionKind::Url => Ok(UserAnswer::Cancel),
+            QuestionKind::Form | QuestionKind::Url | QuestionKind::Elsewhere => Ok(UserAnswer::Cancel),
             QuestionKind::Sample | QuestionKind::Roots => Err(Stopped::NoAnswer { key: key(), most }),
         },
     }

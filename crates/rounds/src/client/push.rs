@@ -31,7 +31,7 @@ pub(super) async fn answer<R: Responder>(responder: &R, question: AskedQuestion)
 /// The answer to a question that timed out: a cancel, if the question can be cancelled.
 pub(super) fn timed_out(question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
     match question.kind() {
-        QuestionKind::Form | QuestionKind::Url => Ok(UserAnswer::Cancel),
+        QuestionKind::Form | QuestionKind::Url | QuestionKind::Elsewhere => Ok(UserAnswer::Cancel),
         QuestionKind::Sample | QuestionKind::Roots => Err("it was not answered in time".into()),
     }
 }

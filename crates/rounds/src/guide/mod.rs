@@ -7,6 +7,7 @@
 //! | [`moving`] | how a server that exists moves here, from one line on |
 //! | [`choosing_a_shape`] | which of the five ways to write a handler fits |
 //! | [`forms`] | what a question can ask for, and how answers are checked |
+//! | [`elsewhere`] | how another person than the caller answers: approvals, forms, pages |
 //! | [`tasks`] | how a call becomes a task, which the client polls |
 //! | [`testing`] | how to test a handler without a network and without waiting |
 //! | [`client`] | how to write the side that is asked |
@@ -44,6 +45,7 @@ page!(examples, "examples.md");
 page!(moving, "moving.md");
 page!(choosing_a_shape, "choosing_a_shape.md");
 page!(forms, "forms.md");
+page!(elsewhere, "elsewhere.md");
 page!(tasks, "tasks.md");
 page!(testing, "testing.md");
 page!(client, "client.md");

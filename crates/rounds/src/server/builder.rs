@@ -11,6 +11,7 @@ use rmcp::ServerHandler;
 
 use super::{
     confirm::Confirm,
+    elsewhere::Elsewhere,
     engine::{
         admission::Admit,
         core::{Core, Entropy, Keys},
@@ -65,6 +66,7 @@ pub struct RoundsBuilder<H> {
     pub(super) modern_only: bool,
     pub(super) format: Format,
     pub(super) entropy: Entropy,
+    pub(super) elsewhere: Option<Elsewhere>,
     pub(super) tasks: Tasks,
     pub(super) tasks_for: HashMap<String, Tasks>,
 }
@@ -337,6 +339,14 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         self
     }
 
+    /// Lets questions be answered elsewhere, by people who are not at the client: approvals, forms and pages. See
+    /// [the guide](crate::guide::elsewhere). It needs [a register](Self::register), and a ledger that keeps
+    /// [documents](Ledger::documents).
+    pub fn elsewhere(mut self, elsewhere: Elsewhere) -> Self {
+        self.elsewhere = Some(elsewhere);
+        self
+    }
+
     /// Serves modern clients only. `initialize`, with which a legacy client opens its session, is refused on every
     /// transport with an error that lists the supported protocol versions, and the server keeps no sessions. By default
     /// clients of both eras are served.
@@ -448,6 +458,12 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if self.register.is_some() && ledger.register().is_none() {
             return Err(BuildError::NoRegister);
         }
+        if self.elsewhere.is_some() && (self.register.is_none() || ledger.documents().is_none()) {
+            return Err(BuildError::NotElsewhere);
+        }
+        if self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.rounds == 0) {
+            return Err(BuildError::Zero { what: "number of rounds that a client allows" });
+        }
         let registering = self.register.map(|retention| {
             let instance = match &self.relay {
                 Some(relay) => relay.here().to_owned(),
@@ -476,6 +492,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             legacy: self.legacy,
             targets: Targets::new(self.legacy_for, self.pushes),
             observers: self.observers,
+            elsewhere: self.elsewhere.as_ref().map(Elsewhere::asking),
             admission: self.confirm.map(|confirm| Box::new(confirm) as Box<dyn Admit>),
             announce_expiry: self.announce_expiry,
             modern_only: self.modern_only,
@@ -492,8 +509,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         if let Some(relay) = &core.relay {
             relay.open(Inbox::of(&core));
         }
+        let elsewhere = self.elsewhere.map(|elsewhere| Arc::new(elsewhere.service()));
         let tasks = TaskService::new(self.tasks, self.tasks_for).map(Arc::new);
-        Ok(Rounds { handlers: self.handlers, core, tasks })
+        Ok(Rounds { handlers: self.handlers, core, tasks, elsewhere })
     }
 
     fn legacies(&self) -> impl Iterator<Item = &Legacy> {
@@ -537,6 +555,12 @@ pub enum BuildError {
          `.register()` out"
     )]
     NoRegister,
+    /// Questions should be answered elsewhere, and the server keeps no register, or its ledger no documents.
+    #[error(
+        "questions can be answered elsewhere only with a register, in a ledger that keeps documents: add `.register()`, and use a \
+         ledger that does, such as `MemoryLedger`"
+    )]
+    NotElsewhere,
     /// A key should be removed from a server with a register, and it was not checked whether open flows use it.
     #[error("a key was removed that open flows may use: call `change_keys`, which counts them, instead of `set_keys`")]
     UncheckedKeys,

@@ -8,7 +8,10 @@ use rmcp::{
     service::{MaybeSendFuture, NotificationContext, RequestContext, SubscriptionContext},
 };
 
+use tokio_util::either::Either;
+
 use super::{
+    elsewhere::{ElsewherePlayer, RESULT_TOOL, result_tool},
     engine::leg,
     policy::gate::Era,
     rounds::Rounds,
@@ -23,9 +26,18 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + MaybeSendFuture + '_ {
+        if request.name == RESULT_TOOL
+            && self.has_result_tool()
+            && let Some(player) = self.elsewhere_player()
+        {
+            return Called::Offered(player.result(request, context));
+        }
         self.core.targets.called(&**self.handlers.here(), &request.name);
         match self.tasks.as_ref().and_then(|tasks| Some((tasks, tasks.offers(&request, &context)?))) {
-            None => Called::Leg(leg::play(&self.core, &self.handlers, request, context)),
+            None => match self.elsewhere_player() {
+                Some(player) => Called::Offered(player.play(request, context)),
+                None => Called::Leg(leg::play(&self.core, &self.handlers, request, context)),
+            },
             Some((tasks, after)) => Called::Offered(Box::pin(self.player(tasks).call(request, context, after))),
         }
     }
@@ -35,7 +47,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<GetPromptResponse, ErrorData>> + MaybeSendFuture + '_ {
-        leg::play(&self.core, &self.handlers, request, context)
+        match self.elsewhere_player() {
+            Some(player) => Either::Right(player.play(request, context)),
+            None => Either::Left(leg::play(&self.core, &self.handlers, request, context)),
+        }
     }
 
     fn read_resource(
@@ -43,7 +58,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> impl Future<Output = Result<ReadResourceResponse, ErrorData>> + MaybeSendFuture + '_ {
-        leg::play(&self.core, &self.handlers, request, context)
+        match self.elsewhere_player() {
+            Some(player) => Either::Right(player.play(request, context)),
+            None => Either::Left(leg::play(&self.core, &self.handlers, request, context)),
+        }
     }
 
     /// rmcp decodes a request as a custom one if its state is not a string or its answers are not a map.
@@ -186,13 +204,19 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let (is_first, handler) = (is_first(request.as_ref()), self.handlers.serve(&context));
-        let listed = handler.list_tools(request, context).await?;
+        let mut listed = handler.list_tools(request, context).await?;
+        if is_first && self.has_result_tool() {
+            listed.tools.push(result_tool());
+        }
         let names = listed.tools.iter().map(|tool| tool.name.as_ref());
         self.core.targets.tools(&**handler, names, is_first && listed.next_cursor.is_none());
         Ok(listed)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
+        if name == RESULT_TOOL && self.has_result_tool() {
+            return Some(result_tool());
+        }
         self.handlers.here().get_tool(name)
     }
 
@@ -265,6 +289,16 @@ impl<H: ServerHandler> Rounds<H> {
 
     fn player(&self, tasks: &Arc<TaskService>) -> Player<H> {
         Player { tasks: tasks.clone(), core: self.core.clone(), handlers: self.handlers.clone() }
+    }
+
+    /// Plays calls whose questions may be answered elsewhere, if some may.
+    fn elsewhere_player(&self) -> Option<ElsewherePlayer<H>> {
+        let settings = self.elsewhere.clone()?;
+        Some(ElsewherePlayer { settings, core: self.core.clone(), handlers: self.handlers.clone() })
+    }
+
+    fn has_result_tool(&self) -> bool {
+        self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_result_tool)
     }
 
     /// Declares the extension, if calls may become tasks.

@@ -2,6 +2,7 @@
 
 mod builder;
 pub mod confirm;
+pub(crate) mod elsewhere;
 pub(crate) mod engine;
 pub(crate) mod flows;
 pub(crate) mod form;

@@ -11,6 +11,7 @@ use rmcp::ServerHandler;
 
 use super::{
     builder::{BuildError, ChangeKeysError, RoundsBuilder},
+    elsewhere::ElsewhereService,
     engine::{
         core::{Core, Keys},
         handlers::Handlers,
@@ -50,6 +51,8 @@ pub struct Rounds<H> {
     pub(super) core: Arc<Core>,
     /// None if no call becomes a task.
     pub(super) tasks: Option<Arc<TaskService>>,
+    /// None if no question is answered elsewhere.
+    pub(super) elsewhere: Option<Arc<ElsewhereService>>,
 }
 
 impl<H: ServerHandler> Rounds<H> {
@@ -92,6 +95,7 @@ impl<H: ServerHandler> Rounds<H> {
             modern_only: false,
             format: Format::default(),
             entropy: Box::new(|bytes| getrandom::fill(bytes).expect("the operating system provides randomness")),
+            elsewhere: None,
             tasks: Tasks::never(),
             tasks_for: HashMap::new(),
         }
@@ -156,7 +160,7 @@ impl<H: ServerHandler> Rounds<H> {
     /// [`watch`](Flows::watch). Its methods fail with [`FlowsError::Off`](super::flows::FlowsError::Off) unless the server keeps
     /// [a register](RoundsBuilder::register).
     pub fn flows(&self) -> Flows {
-        Flows::of(&self.core)
+        Flows::of(&self.core, self.elsewhere.as_ref().map(|elsewhere| elsewhere.deciders.clone()))
     }
 
     /// Opens a token with the keys of this server, to inspect it. It checks neither whether the token has expired nor
@@ -237,7 +241,8 @@ impl<H: ServerHandler> Rounds<H> {
 
 impl<H> Clone for Rounds<H> {
     fn clone(&self) -> Self {
-        Self { handlers: self.handlers.clone(), core: self.core.clone(), tasks: self.tasks.clone() }
+        let Self { handlers, core, tasks, elsewhere } = self;
+        Self { handlers: handlers.clone(), core: core.clone(), tasks: tasks.clone(), elsewhere: elsewhere.clone() }
     }
 }
 

@@ -50,6 +50,8 @@ pub enum QuestionKind {
     Sample,
     /// The client's roots.
     Roots,
+    /// An answer that does not come through the client. On the wire it is a page to visit.
+    Elsewhere,
 }
 
 /// The era of the protocol that the other side speaks.

@@ -24,6 +24,8 @@ pub(crate) enum Received {
     Accepted(Arc<Value>),
     Declined,
     Cancelled,
+    /// It was asked elsewhere, and there was no decision in time.
+    Late,
     Malformed(InvalidAnswer),
 }
 
@@ -32,7 +34,12 @@ impl Received {
     pub(crate) fn read(kind: QuestionKind, raw: Cow<'_, Value>) -> Self {
         let accepted = |content| Self::Accepted(Arc::new(content));
         match kind {
-            QuestionKind::Form | QuestionKind::Url => match raw.get("action").and_then(Value::as_str) {
+            QuestionKind::Form | QuestionKind::Url | QuestionKind::Elsewhere => match raw
+                .get("action")
+                .and_then(Value::as_str)
+            {
+                Some("accept") if kind == QuestionKind::Elsewhere => accepted(content(raw).unwrap_or_default()),
+                Some("expire") if kind == QuestionKind::Elsewhere => Self::Late,
                 Some("accept") if kind == QuestionKind::Url => accepted(Value::Null),
                 Some("accept") => match content(raw) {
                     Some(content @ Value::Object(_)) => accepted(content),
@@ -54,11 +61,14 @@ impl Received {
     /// The answer as it is on the wire, for a handler that reads it there. None for one that makes no sense.
     pub(crate) fn to_raw(&self, kind: QuestionKind) -> Option<Value> {
         Some(match (self, kind) {
-            (Self::Accepted(content), QuestionKind::Form) => json!({ "action": "accept", "content": **content }),
+            (Self::Accepted(content), QuestionKind::Form | QuestionKind::Elsewhere) => {
+                json!({ "action": "accept", "content": **content })
+            }
             (Self::Accepted(_), QuestionKind::Url) => json!({ "action": "accept" }),
             (Self::Accepted(result), QuestionKind::Sample | QuestionKind::Roots) => (**result).clone(),
             (Self::Declined, _) => json!({ "action": "decline" }),
             (Self::Cancelled, _) => json!({ "action": "cancel" }),
+            (Self::Late, _) => json!({ "action": "expire" }),
             (Self::Malformed(_), _) => return None,
         })
     }
@@ -121,6 +131,7 @@ impl Answers {
                 }
                 Settled::Declined => Held::Refused(Received::Declined),
                 Settled::Cancelled => Held::Refused(Received::Cancelled),
+                Settled::Late => Held::Refused(Received::Late),
             };
             (key.clone(), held)
         });
@@ -184,6 +195,8 @@ impl Answers {
         match self.held(key)? {
             Held::Asked(kind, answer) => (*kind == wanted).then(|| answer.clone()),
             Held::Refused(answer) => Some(answer.clone()),
+            // Only this server decides what was decided elsewhere.
+            Held::Unsolicited(_) if wanted == QuestionKind::Elsewhere => None,
             Held::Unsolicited(raw) => Some(Received::read(wanted, Cow::Borrowed(raw))),
         }
     }
@@ -251,6 +264,7 @@ impl Answers {
                 Held::Asked(kind, Received::Accepted(value)) => Settled::accepted(*kind, value),
                 Held::Asked(_, Received::Declined) | Held::Refused(Received::Declined) => Settled::Declined,
                 Held::Asked(_, Received::Cancelled) | Held::Refused(Received::Cancelled) => Settled::Cancelled,
+                Held::Asked(_, Received::Late) | Held::Refused(Received::Late) => Settled::Late,
                 _ => return None,
             };
             Some((key.clone(), settled))

@@ -14,6 +14,7 @@ use crate::{
     server::{
         ledger::Ledger,
         policy::{
+            elsewhere::AskingElsewhere,
             error::FlowError,
             legacy::Legacy,
             lifetimes::Lifetimes,
@@ -79,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) routes: Routes,
     pub(crate) legacy: Legacy,
     pub(crate) targets: Targets,
+    /// Present if questions may be answered elsewhere.
+    pub(crate) elsewhere: Option<AskingElsewhere>,
     /// What is settled before a tool runs, if something is.
     pub(crate) admission: Option<Box<dyn Admit>>,
     pub(crate) observers: Vec<Box<dyn Observe>>,

@@ -24,7 +24,7 @@ use crate::{
         policy::{error::FlowError, limits::Limits},
         seal::{
             digest::Fingerprint,
-            envelope::{Asked, Settled},
+            envelope::{Asked, QuestionKind, Settled},
             journal::{Entries, Entry, Pages, Text, Waiting, question},
         },
     },
@@ -69,6 +69,8 @@ struct State {
     arrived: Vec<(String, Received)>,
     /// Whether the round that this leg answers was a checkpoint, still to be met.
     passed: bool,
+    /// Whether its answers are decisions, whose own time counts and not that of the leg.
+    decided: bool,
     /// The questions that are asked together just now, which may be answered in any order.
     group: Option<Group>,
     busy: bool,
@@ -152,6 +154,7 @@ impl Journal {
             at: 0,
             arrived: arrived.collect(),
             passed: asked.is_empty(),
+            decided: asked.iter().any(|asked| asked.kind == QuestionKind::Elsewhere),
             open: pages.open,
             texts: pages.texts,
             reached: vec![],
@@ -512,7 +515,8 @@ impl<'a> Operation<'a> {
         let place = state.arrived.iter().position(|(arrived, _)| *arrived == key);
         state.reached.push(key);
         let answer = place.map(|place| state.arrived.remove(place).1);
-        Some(Reached { answer, until, is_late: until.is_some_and(|until| until <= self.journal.now) })
+        let is_late = !state.decided && until.is_some_and(|until| until <= self.journal.now);
+        Some(Reached { answer, until, is_late })
     }
 
     /// Whether this leg is the one that comes back from a checkpoint.

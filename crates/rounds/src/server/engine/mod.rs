@@ -7,6 +7,7 @@ pub(crate) mod core;
 #[allow(dead_code, reason = "tasks and decisions are kept with it from the next change on")]
 pub(crate) mod documents;
 pub(crate) mod effects;
+pub(crate) mod elsewhere;
 pub(crate) mod exchange;
 pub(crate) mod frame;
 pub(crate) mod frames;

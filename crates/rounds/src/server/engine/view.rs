@@ -89,7 +89,8 @@ impl View {
 
     /// Whether this question can be asked by a handler that is called again for each round; if not, why not.
     pub(crate) fn permits(&self, kind: QuestionKind, request: &InputRequest) -> Result<(), FlowError> {
-        match self.peer.era == Era::Legacy && self.frame.legacy().pushes().is_none() {
+        match self.peer.era == Era::Legacy && kind != QuestionKind::Elsewhere && self.frame.legacy().pushes().is_none()
+        {
             true => Err(FlowError::LegacyClient),
             false => self.peer.permits(kind, request),
         }

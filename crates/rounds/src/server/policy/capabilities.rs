@@ -42,7 +42,7 @@ impl Capabilities {
     pub(crate) const fn can(self, kind: QuestionKind) -> bool {
         self.has(match kind {
             QuestionKind::Form => Self::FORM,
-            QuestionKind::Url => Self::URL,
+            QuestionKind::Url | QuestionKind::Elsewhere => Self::URL,
             QuestionKind::Sample => Self::SAMPLE,
             QuestionKind::Roots => Self::ROOTS,
         })

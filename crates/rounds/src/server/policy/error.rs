@@ -257,6 +257,13 @@ pub enum FlowError {
     /// The type or the schema cannot be asked for with a form.
     #[error(transparent)]
     FormType(#[from] FormTypeError),
+    /// A question should be answered elsewhere, and the server is not set up for that, or the question is not one that can be:
+    /// an approval, a page of the server's own, or a form.
+    #[error(
+        "this question cannot be answered elsewhere: only forms, approvals and pages can, and the server needs `.register()` and \
+         `.elsewhere(..)` where it is built"
+    )]
+    NotElsewhere,
     /// The handler's state could not be serialised.
     #[error("the state of this call could not be written as JSON")]
     State(#[source] serde_json::Error),
@@ -352,6 +359,7 @@ impl FlowError {
             | Self::EffectLost { .. }
             | Self::DuplicateKey { .. }
             | Self::NothingAsked
+            | Self::NotElsewhere
             | Self::TooManyChoices { .. }
             | Self::FormType(_)
             | Self::State(_)
@@ -514,6 +522,7 @@ mod tests {
             (FlowError::EffectLost { name: name() }, -32603, Null, false),
             (FlowError::DuplicateKey { key: name() }, -32603, Null, false),
             (FlowError::NothingAsked, -32603, Null, false),
+            (FlowError::NotElsewhere, -32603, Null, false),
             (FlowError::TooManyChoices { key: name(), choices: 2, limit: 1 }, -32603, Null, false),
             (FlowError::FormType(unaskable), -32603, Null, false),
             (FlowError::State(unreadable()), -32603, Null, false),

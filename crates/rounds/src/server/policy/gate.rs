@@ -7,7 +7,11 @@ use rmcp::model::{
 use rmcp::{RoleServer, service::RequestContext};
 use serde_json::Value;
 
-use super::{capabilities::Capabilities, error::FlowError};
+use super::{
+    capabilities::Capabilities,
+    elsewhere::{PosedElsewhere, are_elsewhere},
+    error::FlowError,
+};
 use crate::server::seal::envelope::{Asked, QuestionKind};
 pub(crate) use crate::shared::kind::Era;
 
@@ -57,6 +61,10 @@ impl Peer {
 
     /// Whether this question may be sent or pushed to this peer, and if not, why not.
     pub(crate) fn permits(&self, kind: QuestionKind, request: &InputRequest) -> Result<(), FlowError> {
+        if kind == QuestionKind::Elsewhere {
+            // Its answer does not come through this client.
+            return Ok(());
+        }
         if self.era == Era::Legacy && !self.back_channel {
             return Err(FlowError::NoBackChannel);
         }
@@ -69,13 +77,14 @@ impl Peer {
 
     /// Lists the questions as they were asked, or fails with the capabilities that the client would have to declare.
     pub(crate) fn admit<'a>(&self, requests: &'a InputRequests) -> Result<Vec<Asked<&'a str>>, FlowError> {
-        if self.era == Era::Legacy {
+        let elsewhere = are_elsewhere(requests);
+        if self.era == Era::Legacy && !elsewhere {
             return Err(FlowError::LegacyClient);
         }
         requests
             .iter()
             .map(|(key, request)| {
-                let kind = kind_of(request)?;
+                let kind = if elsewhere { QuestionKind::Elsewhere } else { kind_of(request)? };
                 self.permits(kind, request)?;
                 Ok(Asked { key: key.as_str(), kind })
             })
@@ -100,6 +109,11 @@ pub(crate) fn kind_of(request: &InputRequest) -> Result<QuestionKind, FlowError>
         InputRequest::ListRoots(_) => QuestionKind::Roots,
         InputRequest::Elicitation(request) => match &request.params {
             ElicitRequestParams::FormElicitationParams { .. } => QuestionKind::Form,
+            ElicitRequestParams::UrlElicitationParams { .. }
+                if request.extensions.get::<PosedElsewhere>().is_some() =>
+            {
+                QuestionKind::Elsewhere
+            }
             ElicitRequestParams::UrlElicitationParams { .. } => QuestionKind::Url,
             _ => return Err(FlowError::failed("this version of rounds cannot ask in this elicitation mode")),
         },
@@ -116,7 +130,7 @@ pub(crate) fn required(kind: QuestionKind, tools: bool) -> ClientCapabilities {
     let mut required = ClientCapabilities::default();
     match kind {
         QuestionKind::Form => required.elicitation = Some(ElicitationCapability::new()),
-        QuestionKind::Url => {
+        QuestionKind::Url | QuestionKind::Elsewhere => {
             required.elicitation = Some(ElicitationCapability::new().with_url(UrlElicitationCapability::new()));
         }
         QuestionKind::Sample => {

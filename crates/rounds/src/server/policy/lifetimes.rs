@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 /// The longest lifetime of a round or flow that can be set for a target, and for any in a server with a register: 30 days.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long rounds and flows may take.
 #[derive(Debug)]

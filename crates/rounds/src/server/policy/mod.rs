@@ -1,6 +1,7 @@
 //! Policies: the capability gate, limits, principals, errors and events.
 
 pub(crate) mod capabilities;
+pub(crate) mod elsewhere;
 pub(crate) mod error;
 pub(crate) mod failure;
 pub(crate) mod gate;

@@ -68,6 +68,18 @@ impl Digest {
         Self::of_parts("effect", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
+    /// Digest of what a person is shown before they decide, and of a question that is answered elsewhere.
+    pub(crate) fn of_shown(shown: &Value) -> Self {
+        let mut canonical = Vec::with_capacity(1024);
+        spell(shown, &mut canonical);
+        Self::of_parts("shown", &canonical)
+    }
+
+    /// Digest that names a document of a flow, by what it is for.
+    pub(crate) fn of_document(purpose: &str, flow: FlowId, name: &str) -> Self {
+        Self::of_parts("document", &[purpose.as_bytes(), b"\0", flow.as_bytes(), name.as_bytes()].concat())
+    }
+
     /// Digest of the form of a type.
     pub(crate) fn of_shape(shape: &Value) -> Self {
         let mut canonical = Vec::with_capacity(1024);

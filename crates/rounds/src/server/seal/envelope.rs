@@ -283,6 +283,8 @@ pub(crate) enum Settled {
     },
     Declined,
     Cancelled,
+    /// It was asked elsewhere, and there was no decision in time.
+    Late,
 }
 
 impl Settled {

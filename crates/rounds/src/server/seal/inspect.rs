@@ -81,6 +81,7 @@ impl OpenedToken {
                 Settled::Accepted { json, .. } => Ok(json),
                 Settled::Declined => Err("declined"),
                 Settled::Cancelled => Err("cancelled"),
+                Settled::Late => Err("late"),
             };
             (key, settled)
         });

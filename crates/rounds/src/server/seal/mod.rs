@@ -14,6 +14,7 @@ pub(crate) mod golden;
 mod inspect;
 pub(crate) mod journal;
 pub(crate) mod message;
+pub(crate) mod page;
 pub(crate) mod refusal;
 pub(crate) mod ring;
 pub(crate) mod token;

@@ -27,8 +27,9 @@ use crate::{
             frame::{Frame, OpenQuestion, Opened},
             view::View,
         },
+        flows::Decision,
         form::{Alternative, FormType, Schema},
-        policy::{error::FlowError, gate::Era, principal::Principal},
+        policy::{elsewhere::Approvers, error::FlowError, gate::Era, principal::Principal},
         seal::{FlowId, envelope::QuestionKind},
     },
     shared::{
@@ -143,6 +144,43 @@ impl Ask {
     /// them. Acceptance means that the user agreed to open the page, not that they completed it.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         self.asking(Inquiry::page(message, url))
+    }
+
+    /// Asks another person than the caller for an approval. The answer does not come through the client: see
+    /// [the guide](crate::guide::elsewhere). By default every person may decide who has signed in and is not the
+    /// requester; [`by`](QuestionBuilder::by) sets another rule.
+    ///
+    /// The handler waits in memory, so a restart of the process ends the call, however long the question may
+    /// [wait](QuestionBuilder::within): for questions that take hours or days, use a [`Durable`](crate::Durable).
+    ///
+    /// ```
+    /// # use rounds::{Ask, FlowError, elsewhere::{Approvers, Decision}};
+    /// # async fn handler(ask: Ask) -> Result<String, FlowError> {
+    /// match ask.approval("Refund 900?").by(Approvers::role("manager").not_requester()).await? {
+    ///     Decision::Approved { by, .. } => Ok(format!("approved by {by}")),
+    ///     _ => Ok("denied".to_owned()),
+    /// }
+    /// # }
+    /// ```
+    pub fn approval(&self, message: impl Into<String>) -> QuestionBuilder<Decision> {
+        self.asking(Inquiry::approval(message))
+    }
+
+    /// Asks with a page of the server's own, such as one for signing in or for a payment. In the address, `{name}` stands for
+    /// a name that cannot be guessed. The handler of the page completes the question with
+    /// [`Flows::complete`](crate::register::Flows::complete) and that name, once. To open the page grants nothing.
+    ///
+    /// ```
+    /// # use rounds::{Ask, FlowError};
+    /// # async fn handler(ask: Ask) -> Result<String, FlowError> {
+    /// let account: String = ask.page("Sign in to your bank", "https://shop.example/sign-in?question={name}").await?;
+    /// # Ok(account) }
+    /// ```
+    pub fn page<T>(&self, message: impl Into<String>, address: impl Into<String>) -> QuestionBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.asking(Inquiry::own_page(message, address))
     }
 
     /// Asks the client's model.
@@ -339,6 +377,22 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         self.options.get_or_insert_default()
     }
 
+    /// Has the form answered elsewhere, by these people, and not by the client's user: see
+    /// [the guide](crate::guide::elsewhere). For an [approval](Ask::approval) it sets who may decide.
+    ///
+    /// ```
+    /// # use rounds::{Ask, FlowError, elsewhere::Approvers};
+    /// # async fn handler(ask: Ask) -> Result<(), FlowError> {
+    /// let discount: u32 = ask.form("Which discount?").by(Approvers::role("sales")).await?;
+    /// # let _ = discount; Ok(()) }
+    /// ```
+    ///
+    /// If the question cannot be answered elsewhere, it fails with [`FlowError::NotElsewhere`].
+    pub fn by(mut self, approvers: Approvers) -> Self {
+        self.inquiry.by(approvers);
+        self
+    }
+
     /// Sets the timeout of this question, which replaces [the round's lifetime](crate::RoundsBuilder::round_lifetime).
     /// It may be shorter or longer, but does not go beyond the flow's deadline.
     ///
@@ -350,6 +404,9 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     /// A handler with a [`Durable`](crate::Durable) is not in memory while its question waits, and continues when the
     /// client sends the next leg. The arrival time of that leg counts: an answer that arrives after the timeout is not
     /// used.
+    ///
+    /// A question that is answered [elsewhere](Self::by) extends the flow's deadline with its timeout, up to 30 days. The
+    /// time of the decision counts.
     pub fn within(mut self, time: Duration) -> Self {
         self.options().within = Some(Within::For(time));
         self
@@ -398,6 +455,8 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         }
         let core = &self.ask.frame.core;
         let until = begun(&mut self.options, core);
+        // The time of a decision counts, and not that of the leg which brings it.
+        let until = until.filter(|_| self.inquiry.subject.kind() != QuestionKind::Elsewhere);
         let mut patience = until.map(|until| core.clock.sleep(until.since(core.now())));
         let key_is_default = self.inquiry.key.is_none();
         let mut opened = self.open(self.inquiry.message.to_string(), key_is_default)?;
@@ -413,6 +472,10 @@ impl<T: Send + 'static> QuestionBuilder<T> {
             let problem = match received {
                 Ok(Received::Declined) => return Ok(Answer::Declined),
                 Ok(Received::Cancelled) => return Ok(Answer::Cancelled),
+                Ok(Received::Late) => {
+                    let late = FlowError::NotInTime { question: self.inquiry.message.to_string() };
+                    return self.instead(late).map(Answer::Accepted);
+                }
                 Ok(Received::Malformed(problem)) => problem,
                 Ok(Received::Accepted(content)) => match self.read(&content) {
                     Ok(value) => return Ok(Answer::Accepted(value)),
@@ -486,6 +549,14 @@ pub(super) fn begun<T>(options: &mut Option<Box<QuestionOptions<T>>>, core: &Cor
 /// Whether a question's own timeout has passed. A question without one waits as long as its round.
 fn is_over(patience: &mut Option<BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {
     patience.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_ready())
+}
+
+impl QuestionBuilder<Decision> {
+    /// Returns [`Decision::Expired`] if there is no decision in time, instead of failing with
+    /// [`FlowError::NotInTime`].
+    pub fn or_expired(self) -> Self {
+        self.or(Decision::Expired)
+    }
 }
 
 impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {

@@ -27,6 +27,7 @@ use crate::{
             journal::{Journal, Operation, Reached},
             view::View,
         },
+        flows::Decision,
         form::{Alternative, FormType, Schema},
         policy::{
             error::FlowError,
@@ -128,6 +129,20 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// Asks the user to visit a page, as [`Ask::url`] does.
     pub fn url(&self, message: impl Into<String>, url: impl Into<String>) -> QuestionBuilder<()> {
         self.ask.url(message, url)
+    }
+
+    /// Asks another person than the caller for an approval, as [`Ask::approval`] does. The flow can wait for days, up to
+    /// 30: nothing of it is in memory meanwhile.
+    pub fn approval(&self, message: impl Into<String>) -> QuestionBuilder<Decision> {
+        self.ask.approval(message)
+    }
+
+    /// Asks with a page of the server's own, as [`Ask::page`] does.
+    pub fn page<T>(&self, message: impl Into<String>, address: impl Into<String>) -> QuestionBuilder<T>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        self.ask.page(message, address)
     }
 
     /// Asks the client's model.
@@ -673,6 +688,11 @@ impl<T: Send + 'static> QuestionBuilder<T> {
                 record(Entry::Late { key: key(), question: digest })?;
                 return self.instead(error).map(Answer::Accepted).map(ControlFlow::Break);
             }
+            Ok(Received::Late) => {
+                record(Entry::Late { key: key(), question: digest })?;
+                let late = FlowError::NotInTime { question: message.to_string() };
+                return self.instead(late).map(Answer::Accepted).map(ControlFlow::Break);
+            }
             Err(error) => return Err(error),
             Ok(Received::Declined) => Ok((Settled::Declined, Answer::Declined)),
             Ok(Received::Cancelled) => Ok((Settled::Cancelled, Answer::Cancelled)),
@@ -738,6 +758,8 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         match answer {
             Settled::Declined => Ok(Answer::Declined),
             Settled::Cancelled => Ok(Answer::Cancelled),
+            // A journal has an entry of its own for it.
+            Settled::Late => Err(FlowError::NotInTime { question: self.inquiry.message.to_string() }),
             Settled::Accepted { json, .. } => {
                 let unreadable = |problem: InvalidAnswer| FlowError::StateUnreadable(serde::de::Error::custom(problem));
                 let read = (self.reading.text)(&self.inquiry.subject, self.inquiry.settled_key(), json);

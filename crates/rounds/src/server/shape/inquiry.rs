@@ -1,16 +1,21 @@
 //! The description of a question, which every shape builds and consumes. A new kind of question is added here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest};
+use rmcp::model::{ElicitRequest, ElicitRequestParams, InputRequest, JsonObject};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     server::{
         form::{Form, FormSource, FormType, Schema},
-        policy::{error::FlowError, limits::Limits},
+        policy::{
+            elsewhere::{Approvers, PosedElsewhere, mark},
+            error::FlowError,
+            limits::Limits,
+        },
         seal::{
+            Digest,
             digest::{Fingerprint, of_question},
             envelope::QuestionKind,
         },
@@ -33,6 +38,7 @@ pub(super) struct Inquiry {
 pub(super) enum Subject {
     Form(FormSource),
     Page(Box<Page>),
+    Elsewhere(Box<Away>),
     Sample(Box<rmcp::model::CreateMessageRequestParams>),
     Roots,
 }
@@ -42,7 +48,96 @@ pub(super) struct Page {
     url: String,
 }
 
+/// A question whose answer does not come through the client.
+pub(super) struct Away {
+    /// The form. None for an approval and for a page of the author's own.
+    form: Option<FormSource>,
+    approvers: Approvers,
+    /// The address of the author's own page.
+    page: Option<String>,
+    pub(super) within: Option<Duration>,
+    /// Whether it was a question of another kind, which cannot be asked elsewhere.
+    is_misused: bool,
+}
+
+impl Away {
+    fn new() -> Self {
+        let approvers = Approvers::anyone().not_requester();
+        Self { form: None, approvers, page: None, within: None, is_misused: false }
+    }
+
+    /// What identifies the question, beside its message and its key.
+    fn identity(&self, message: &str, key: &str) -> Result<Value, FlowError> {
+        Ok(json!({
+            "message": message,
+            "key": key,
+            "schema": self.schema(key)?,
+            "approvers": self.approvers,
+            "page": self.page,
+        }))
+    }
+
+    fn schema(&self, key: &str) -> Result<Option<JsonObject>, FlowError> {
+        let Some(source) = &self.form else { return Ok(None) };
+        match serde_json::to_value(source.form(key)?.schema()) {
+            Ok(Value::Object(schema)) => Ok(Some(schema)),
+            _ => Err(FlowError::NotElsewhere),
+        }
+    }
+
+    fn request(&self, message: String, key: &str, name: &dyn Fn() -> String) -> Result<InputRequest, FlowError> {
+        if self.is_misused {
+            return Err(FlowError::NotElsewhere);
+        }
+        let mut request = ElicitRequest::new(ElicitRequestParams::UrlElicitationParams {
+            meta: Some(mark()),
+            message: message.clone(),
+            // The engine knows where it is shown.
+            url: String::new(),
+            elicitation_id: name(),
+        });
+        request.extensions.insert(PosedElsewhere {
+            message,
+            schema: self.schema(key)?,
+            approvers: self.approvers.clone(),
+            page: self.page.clone(),
+            within: self.within,
+            until: None,
+        });
+        Ok(InputRequest::Elicitation(request))
+    }
+}
+
 impl Inquiry {
+    pub(super) fn approval(message: impl Into<String>) -> Self {
+        Self::new(Subject::Elsewhere(Box::new(Away::new())), message, || "approval".to_owned())
+    }
+
+    /// A page of the author's own, at this address.
+    pub(super) fn own_page(message: impl Into<String>, address: impl Into<String>) -> Self {
+        let away = Away { page: Some(address.into()), approvers: Approvers::anyone(), ..Away::new() };
+        Self::new(Subject::Elsewhere(Box::new(away)), message, || "page".to_owned())
+    }
+
+    /// The same question, answered elsewhere by these people.
+    pub(super) fn by(&mut self, approvers: Approvers) {
+        match &mut self.subject {
+            Subject::Elsewhere(away) => away.approvers = approvers,
+            Subject::Form(source) => {
+                let form = Some(source.clone());
+                self.subject = Subject::Elsewhere(Box::new(Away { form, approvers, ..Away::new() }));
+            }
+            other => *other = Subject::Elsewhere(Box::new(Away { is_misused: true, ..Away::new() })),
+        }
+    }
+
+    /// Sets how long it waits, if it is answered elsewhere. Returns whether it is.
+    pub(super) fn wait_elsewhere(&mut self, time: Duration) -> bool {
+        let Subject::Elsewhere(away) = &mut self.subject else { return false };
+        away.within = Some(time);
+        true
+    }
+
     pub(super) fn form<T: FormType>(message: impl Into<String>) -> Self {
         Self::new(Subject::form::<T>(), message, Form::default_key::<T>)
     }
@@ -112,6 +207,7 @@ impl Inquiry {
     pub(super) fn fingerprint(&self, limits: &Limits, name: &dyn Fn() -> String) -> Result<Fingerprint, FlowError> {
         match &self.subject {
             Subject::Form(source) => Ok(source.form(self.settled_key())?.fingerprint(&self.message)),
+            Subject::Elsewhere(away) => Ok(Digest::of_shown(&away.identity(&self.message, self.settled_key())?).half()),
             _ => Ok(of_question(&self.request(self.message.to_string(), limits, name)?)),
         }
     }
@@ -126,6 +222,7 @@ impl Subject {
         match self {
             Self::Form(_) => QuestionKind::Form,
             Self::Page(_) => QuestionKind::Url,
+            Self::Elsewhere(_) => QuestionKind::Elsewhere,
             Self::Sample(_) => QuestionKind::Sample,
             Self::Roots => QuestionKind::Roots,
         }
@@ -139,9 +236,9 @@ impl Subject {
         }
     }
 
-    /// Whether only the question itself can read its answer, because its form was made at run time.
+    /// Whether only the question itself can read its answer, because its form was made at run time or it is asked elsewhere.
     pub(super) fn is_made(&self) -> bool {
-        matches!(self, Self::Form(source) if source.is_made())
+        matches!(self, Self::Elsewhere(_)) || matches!(self, Self::Form(source) if source.is_made())
     }
 
     pub(super) fn request(
@@ -169,6 +266,7 @@ impl Subject {
                     elicitation_id: name(),
                 }))
             }
+            Self::Elsewhere(away) => away.request(message, key, name)?,
             #[expect(deprecated, reason = "rmcp deprecates its types as well")]
             Self::Sample(request) => {
                 InputRequest::CreateMessage(rmcp::model::CreateMessageRequest::new((**request).clone()))
@@ -182,6 +280,10 @@ impl Subject {
     pub(super) fn read<T: DeserializeOwned>(&self, key: &str, content: &Value) -> Result<T, InvalidAnswer> {
         match self {
             Self::Form(source) => source.form(key).map_err(unaskable)?.read(content),
+            Self::Elsewhere(away) => match &away.form {
+                Some(source) => source.form(key).map_err(unaskable)?.read(content),
+                None => read_result(content),
+            },
             _ => read_result(content),
         }
     }
@@ -190,6 +292,10 @@ impl Subject {
     fn read_text<T: DeserializeOwned>(&self, key: &str, json: &str) -> Result<T, InvalidAnswer> {
         match self {
             Self::Form(source) => source.form(key).map_err(unaskable)?.read_text(json),
+            Self::Elsewhere(away) => match &away.form {
+                Some(source) => source.form(key).map_err(unaskable)?.read_text(json),
+                None => serde_json::from_str(json).map_err(unreadable),
+            },
             _ => serde_json::from_str(json).map_err(unreadable),
         }
     }

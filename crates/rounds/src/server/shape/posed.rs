@@ -1,6 +1,6 @@
 //! A question that the library asks on a handler's behalf: for [`Asked`](crate::Asked) and [`Steps`](crate::Steps).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use rmcp::model::InputRequest;
 use serde::de::DeserializeOwned;
@@ -13,8 +13,9 @@ use super::{
 use crate::{
     server::{
         engine::{answer::Received, view::View},
+        flows::Decision,
         form::{Alternative, Form, FormType, Schema},
-        policy::error::FlowError,
+        policy::{elsewhere::Approvers, error::FlowError},
         seal::envelope::PosedQuestion,
     },
     shared::check::InvalidAnswer,
@@ -83,6 +84,11 @@ impl<T: DeserializeOwned + 'static> DeclaredQuestion<T> {
         Self::question(Inquiry::choice(message, &Schema::<T>::choice(options)))
     }
 
+    /// Asks with a page of the server's own, as [`Ask::page`](crate::Ask::page) does.
+    pub fn page(message: impl Into<String>, address: impl Into<String>) -> Self {
+        Self::question(Inquiry::own_page(message, address))
+    }
+
     fn question(mut inquiry: Inquiry) -> Self {
         inquiry.settle_key();
         Self(KnownOrAsked::Question(Unanswered {
@@ -98,7 +104,38 @@ impl<T: DeserializeOwned + 'static> DeclaredQuestion<T> {
     }
 }
 
+impl DeclaredQuestion<Decision> {
+    /// Asks another person than the caller for an approval, as [`Ask::approval`](crate::Ask::approval) does.
+    pub fn approval(message: impl Into<String>) -> Self {
+        Self::question(Inquiry::approval(message))
+    }
+
+    /// The value is [`Decision::Expired`] if there is no decision in time. Otherwise the call fails with
+    /// [`FlowError::NotInTime`].
+    pub fn or_expired(self) -> Self {
+        self.or(Decision::Expired)
+    }
+}
+
 impl<T> DeclaredQuestion<T> {
+    /// Has the form answered elsewhere, by these people, as
+    /// [`QuestionBuilder::by`](crate::ask::QuestionBuilder::by) does.
+    pub fn by(mut self, approvers: Approvers) -> Self {
+        if let KnownOrAsked::Question(question) = &mut self.0 {
+            question.inquiry.by(approvers);
+        }
+        self
+    }
+
+    /// Sets how long a question that is answered elsewhere waits, up to 30 days. The flow's deadline is extended with
+    /// it. It has no effect on other questions.
+    pub fn within(mut self, time: Duration) -> Self {
+        if let KnownOrAsked::Question(question) = &mut self.0 {
+            question.inquiry.wait_elsewhere(time);
+        }
+        self
+    }
+
     /// The value itself. Nothing is asked.
     pub const fn known(value: T) -> Self {
         Self(KnownOrAsked::Known(value))
@@ -198,6 +235,10 @@ impl<T> DeclaredQuestion<T> {
         let asked_again = before.map_or(0, PosedQuestion::times_asked_again);
         let answered = before.and_then(|_| answers.to_posed(&key));
         drop(answers);
+        if matches!(answered, Some((_, Received::Late))) {
+            let late = FlowError::NotInTime { question: question.inquiry.message.to_string() };
+            return question.otherwise.map(SettledQuestion::Value).ok_or(late);
+        }
         let problem = match answered.map(|(_, received)| question.value(received)) {
             Some(Ok(value)) => {
                 view.frame.answers().take(&key, fingerprint);
@@ -242,7 +283,7 @@ impl<T> Unanswered<T> {
         let answer = match received {
             Received::Accepted(content) => Answer::Accepted(content),
             Received::Declined => Answer::Declined,
-            Received::Cancelled => Answer::Cancelled,
+            Received::Cancelled | Received::Late => Answer::Cancelled,
             Received::Malformed(problem) => return Err(Misread::Unfit(problem)),
         };
         (self.read)(&self.inquiry, answer)

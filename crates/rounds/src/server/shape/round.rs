@@ -1,6 +1,6 @@
 //! Guard-first handlers: the handler is called again for each round, and checks which answers it was given.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -14,8 +14,9 @@ use super::inquiry::{Inquiry, Subject, read_result};
 use crate::{
     server::{
         engine::{answer::Received, effects::Effects, view::View},
+        flows::{Decision, fingerprint},
         form::{FormType, Schema},
-        policy::{error::FlowError, gate::Era, principal::Principal},
+        policy::{elsewhere::Approvers, error::FlowError, gate::Era, principal::Principal},
         seal::{Digest, FlowId, envelope::QuestionKind},
     },
     shared::{check::InvalidAnswer, order},
@@ -184,6 +185,22 @@ impl<R: From<InputRequiredResult>> Round<R> {
         self.read_kind(key, QuestionKind::Roots)
     }
 
+    /// The answer to the form that was asked elsewhere under this key. [`Given::Cancelled`] if there was none in time.
+    pub fn given_elsewhere<T: FormType>(&self, key: &str) -> Given<T> {
+        self.received(key, QuestionKind::Elsewhere, |content| Subject::form::<T>().read(key, content))
+    }
+
+    /// The decision on the approval that was asked under this key with this message. [`Decision::Expired`] if there was
+    /// none in time. A decision on another message does not count: it is [`Given::Missing`].
+    pub fn decision(&self, key: &str, message: &str) -> Given<Decision> {
+        let received = self.view.frame.answers().get(key, QuestionKind::Elsewhere);
+        match received {
+            Some(Received::Late) => Given::Accepted(Decision::Expired),
+            Some(Received::Accepted(content)) if content["question"] != fingerprint(message) => Given::Missing,
+            _ => self.read_kind(key, QuestionKind::Elsewhere),
+        }
+    }
+
     fn read<T: DeserializeOwned>(&self, key: &str, form: &Subject) -> Given<T> {
         self.received(key, QuestionKind::Form, |content| form.read(key, content))
     }
@@ -203,7 +220,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
         match received {
             None => Given::Missing,
             Some(Received::Declined) => Given::Declined,
-            Some(Received::Cancelled) => Given::Cancelled,
+            Some(Received::Cancelled | Received::Late) => Given::Cancelled,
             Some(Received::Malformed(problem)) => Given::Invalid(problem),
             Some(Received::Accepted(content)) => match read(&content) {
                 Ok(value) => Given::Accepted(value),
@@ -455,6 +472,30 @@ impl<R: From<InputRequiredResult>> Questions<R> {
     /// them.
     pub fn url(self, key: &str, message: impl Into<String>, url: impl Into<String>) -> Self {
         self.with(key, Inquiry::page(message, url))
+    }
+
+    /// Asks another person than the caller for an approval, within this time, as [`Ask::approval`](crate::Ask::approval)
+    /// does. [`Round::decision`] reads the decision.
+    pub fn approval(self, key: &str, message: impl Into<String>, approvers: Approvers, within: Duration) -> Self {
+        let mut inquiry = Inquiry::approval(message);
+        inquiry.by(approvers);
+        inquiry.wait_elsewhere(within);
+        self.with(key, inquiry)
+    }
+
+    /// Has these people fill in a form, within this time, as [`QuestionBuilder::by`](crate::ask::QuestionBuilder::by)
+    /// does. [`Round::given_elsewhere`] reads the answer.
+    pub fn form_elsewhere<T: FormType>(
+        self,
+        key: &str,
+        message: impl Into<String>,
+        approvers: Approvers,
+        within: Duration,
+    ) -> Self {
+        let mut inquiry = Inquiry::form::<T>(noted(message.into(), self.round.given_elsewhere::<T>(key)));
+        inquiry.by(approvers);
+        inquiry.wait_elsewhere(within);
+        self.with(key, inquiry)
     }
 
     /// Asks the client's model.

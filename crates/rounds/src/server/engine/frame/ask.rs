@@ -86,22 +86,25 @@ impl Driver {
             self.asked = true;
             return Looked::Nothing;
         }
+        // Those that are answered elsewhere wait until no other is open, and have a round of their own.
+        let all_elsewhere = open.iter().all(Open::is_elsewhere);
+        let is_now = |open: &Open| all_elsewhere || !open.is_elsewhere();
         match peer.era {
-            Era::Legacy => {
+            Era::Legacy if open.is_empty() || !all_elsewhere => {
                 drop(state);
                 self.push()
             }
             _ if open.is_empty() => Looked::Nothing,
             _ => {
-                let number = self.round + 1;
+                let number = self.round + 1 - self.pushed;
                 let now = self.frame.core.now();
-                let times = Times::of(open, self.frame.round_lifetime(), now);
-                let sent = |open: &&Open| open.question.request.is_some();
+                let times = Times::of(open.iter().filter(|open| is_now(open)), self.frame.round_lifetime(), now);
+                let sent = |open: &&Open| open.question.request.is_some() && is_now(open);
                 let order = order::of_keys(open.iter().filter(sent).map(|open| &*open.question.key));
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
-                requests.extend(open.iter_mut().filter_map(Open::send));
-                let waiting = open.iter().filter_map(Open::waiting).collect();
+                requests.extend(open.iter_mut().filter(|open| is_now(open)).filter_map(Open::send));
+                let waiting = open.iter().filter(|open| is_now(open)).filter_map(Open::waiting).collect();
                 state.set_link(None);
                 state.awaited = NonZeroU32::new(number);
                 state.waits_since = now;
@@ -127,7 +130,7 @@ impl Driver {
         let state = frame.state();
         let is_open = |id: u32| state.open.iter().any(|open| open.id == id);
         let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
-        let first = state.open.iter().find(|open| !open.asked).map(|open| open.id);
+        let first = state.open.iter().find(|open| !open.asked && !open.is_elsewhere()).map(|open| open.id);
         let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
         drop(state);
         drop(withdrawn);
@@ -139,7 +142,7 @@ impl Driver {
         self.asked = true;
         let mut state = frame.state();
         let mut pushed = Vec::new();
-        for open in state.open.iter_mut().filter(|open| !open.asked) {
+        for open in state.open.iter_mut().filter(|open| !open.asked && !open.is_elsewhere()) {
             open.asked = true;
             let OpenQuestion { key, kind, request, message, until, .. } = &mut open.question;
             let Some(request) = request.take() else { continue };
@@ -176,6 +179,7 @@ impl Driver {
             self.timer = Some(self.frame.core.clock.sleep(time));
         }
         self.round += 1;
+        self.pushed += 1;
         Ok(())
     }
 }

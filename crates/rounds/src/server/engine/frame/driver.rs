@@ -49,6 +49,8 @@ pub(crate) struct Driver {
     /// Whether the handler has asked in this run. A durable one goes through what it has asked on earlier legs.
     pub(super) asked: bool,
     pub(super) round: u32,
+    /// How many of them were pushed, which tokens do not count.
+    pub(super) pushed: u32,
     /// Questions that are being pushed, by their id.
     pub(super) pushes: Vec<(u32, BoxFuture<'static, Result<Received, FlowError>>)>,
     /// The frame's place among those that wait.
@@ -82,6 +84,7 @@ impl Driver {
             leg,
             listener: Listener::Client,
             round,
+            pushed: 0,
             pushes: Vec::new(),
             slot: None,
             deadline: None,

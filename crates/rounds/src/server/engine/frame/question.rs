@@ -14,7 +14,7 @@ use crate::{
     server::{
         engine::{answer::Received, poll},
         form::FormSource,
-        policy::error::FlowError,
+        policy::{elsewhere::PosedElsewhere, error::FlowError},
         seal::{digest::Fingerprint, envelope::QuestionKind, journal::Waiting},
     },
     shared::{clock::Timestamp, order},
@@ -39,6 +39,12 @@ impl Open {
         self.asked = true;
         let mut request = *self.question.request.take()?;
         self.sent = match (&self.question.form, &request) {
+            _ if self.is_elsewhere() => {
+                if let Some(posed) = PosedElsewhere::of_mut(&mut request) {
+                    posed.until = self.question.until;
+                }
+                serde_json::to_string(&(PosedElsewhere::of(&request), &request)).ok().map(Arc::from)
+            }
             (Some(_), InputRequest::Elicitation(ElicitRequest { params: Form { message, .. }, .. })) => {
                 let question = &self.question.message;
                 Some(if **question == **message { question.clone() } else { message.as_str().into() })
@@ -50,6 +56,11 @@ impl Open {
             }
         };
         Some((String::from(&*self.question.key), request))
+    }
+
+    /// Whether its answer does not come through the client.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.question.kind == QuestionKind::Elsewhere
     }
 
     /// What is counted for it while it waits.
@@ -71,6 +82,14 @@ impl Open {
     pub(super) fn take_back(&mut self) -> Result<(), FlowError> {
         let unreadable = |error| FlowError::failed(format!("the question cannot be asked again: {error}"));
         self.question.request = match (&self.question.form, self.sent.take()) {
+            (_, Some(text)) if self.is_elsewhere() => {
+                let (posed, mut request): (PosedElsewhere, InputRequest) =
+                    serde_json::from_str(&text).map_err(unreadable)?;
+                if let InputRequest::Elicitation(request) = &mut request {
+                    request.extensions.insert(posed);
+                }
+                Some(Box::new(request))
+            }
             (Some(form), Some(message)) => Some(Box::new(form.form(&self.question.key)?.request(message.to_string()))),
             (None, Some(text)) => {
                 let mut request = serde_json::from_str(&text).map_err(unreadable)?;

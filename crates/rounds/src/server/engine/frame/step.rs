@@ -70,10 +70,10 @@ impl Times {
     }
 
     /// Of a round with these questions.
-    pub(super) fn of(open: &[Open], default: Duration, now: Timestamp) -> Self {
+    pub(super) fn of<'a>(open: impl Iterator<Item = &'a Open> + Clone, default: Duration, now: Timestamp) -> Self {
         let time = |open: &Open| open.question.until.map_or(default, |until| until.since(now));
-        let patience = open.iter().map(time).max().unwrap_or(default);
-        let less = open.iter().filter(|open| time(open) < patience);
+        let patience = open.clone().map(time).max().unwrap_or(default);
+        let less = open.filter(|open| time(open) < patience);
         let less = less.map(|open| (open.question.key.to_string(), time(open)));
         Self { lifetime: default.max(patience), patience, less: less.collect() }
     }

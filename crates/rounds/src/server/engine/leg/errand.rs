@@ -41,8 +41,8 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let round = RoundId::UNKNOWN;
-    let mut leg =
-        Leg { core, binding, principal: None, peer, over_http, round, known: false, identity: Identity::None };
+    let (principal, known, identity, continued) = (None, false, Identity::None, false);
+    let mut leg = Leg { core, binding, principal, peer, over_http, round, known, identity, continued };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {
@@ -60,7 +60,7 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
 
 impl Leg<'_> {
     /// Where the handler waits, if that is on another instance.
-    pub(super) fn elsewhere(&self, envelope: &Envelope) -> Option<(Arc<dyn Relay>, String)> {
+    pub(super) fn away(&self, envelope: &Envelope) -> Option<(Arc<dyn Relay>, String)> {
         let (Some(relay), Resume::FrameAt(owner)) = (&self.core.relay, &envelope.resume) else { return None };
         (relay.here() != owner).then(|| (relay.clone(), owner.clone()))
     }

@@ -3,6 +3,7 @@
 //! open ─▶ claim ─▶ resume ─▶ run until it ends or asks ─▶ gate ─▶ seal ─▶ record ─▶ response
 
 mod claim;
+mod elsewhere;
 mod errand;
 mod identity;
 mod open;
@@ -13,6 +14,7 @@ mod rehearse;
 mod run;
 mod seal;
 
+pub(crate) use elsewhere::peek;
 pub(super) use errand::play_errand;
 pub(crate) use open::refuse_unreadable;
 #[cfg(feature = "test")]
@@ -35,6 +37,7 @@ use super::{
     answer::Answers,
     core::Core,
     effects::{Answered, Effects},
+    elsewhere::Continued,
     exchange::{Exchange, Response},
     handlers::Handlers,
     journal::Journal,
@@ -71,7 +74,7 @@ pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
     context: RequestContext<RoleServer>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + 'a {
     let given = Box::new((request, context));
-    caught(boxed(|| async move { Leg::new(core, &given).play(handlers, given).await }))
+    caught(boxed(|| async move { Leg::new(core, &given.0, &given.1).play(handlers, given).await }))
 }
 
 /// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
@@ -104,10 +107,12 @@ struct Leg<'a> {
     known: bool,
     /// Whether the client gave this first leg an identity.
     identity: Identity,
+    /// Whether the server plays it itself, so that the client need not be of the modern era.
+    continued: bool,
 }
 
 impl<'a> Leg<'a> {
-    fn new<X: Exchange>(core: &'a Arc<Core>, (request, context): &(X, RequestContext<RoleServer>)) -> Self {
+    fn new<X: Exchange>(core: &'a Arc<Core>, request: &X, context: &RequestContext<RoleServer>) -> Self {
         let principal = core.identify(context);
         Self {
             core,
@@ -123,6 +128,7 @@ impl<'a> Leg<'a> {
             round: RoundId::UNKNOWN,
             known: false,
             identity: Identity::None,
+            continued: core.elsewhere.is_some() && context.extensions.get::<Continued>().is_some(),
         }
     }
 
@@ -152,7 +158,7 @@ impl<'a> Leg<'a> {
         mut given: Given<X>,
         opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
     ) -> (Result<X::Response, ErrorData>, Outcome) {
-        let sent = given.0.answers().take().unwrap_or_default();
+        let mut sent = given.0.answers().take().unwrap_or_default();
         let depends_on_answers = opened.is_some() || !sent.is_empty();
         let played = match opened {
             None => match self.identity {
@@ -161,14 +167,17 @@ impl<'a> Leg<'a> {
                 Identity::Refused(why) => Err(ErrorData::invalid_params(why, None).into()),
             },
             Some((opened, token)) => match self.opened(opened) {
-                Ok(envelope) => match self.elsewhere(&envelope) {
-                    Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
-                    None if envelope.resume.waits() => {
-                        let (_, RequestContext { ct, peer, meta, extensions, .. }) = *given;
-                        self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta, &extensions)), ct).await
+                Ok(envelope) => {
+                    self.take_decisions(&envelope, &mut sent, &given.1);
+                    match self.away(&envelope) {
+                        Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
+                        None if envelope.resume.waits() => {
+                            let (_, RequestContext { ct, peer, meta, extensions, .. }) = *given;
+                            self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta, &extensions)), ct).await
+                        }
+                        None => self.go_on(handlers, given, envelope, sent).await,
                     }
-                    None => self.go_on(handlers, given, envelope, sent).await,
-                },
+                }
                 Err(stop) => Err(stop),
             },
         };

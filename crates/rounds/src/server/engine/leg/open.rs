@@ -25,7 +25,7 @@ impl Leg<'_> {
         // Known from here on, so that a refusal can be told of its flow.
         self.of(RoundId::new(envelope.flow, envelope.round));
         envelope.check(&self.binding, self.core.now())?;
-        if self.peer.era == Era::Legacy {
+        if self.peer.era == Era::Legacy && !self.continued {
             return Err(Refusal::LegacyClient);
         }
         Ok(envelope)

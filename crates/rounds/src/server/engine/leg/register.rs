@@ -12,7 +12,7 @@ use crate::{
             frame::Frame,
             register::{
                 Recording, Registering,
-                details::{CallToWrite, FlowEffect, PartToWrite},
+                details::{CallToWrite, FlowEffect, PartToWrite, elsewhere_of},
             },
             reply::Reply,
             stop::Stop,
@@ -46,7 +46,8 @@ impl Leg<'_> {
         let arguments = frame.arguments.as_deref();
         let call = CallToWrite { flow: self.round.flow, method: self.binding.method, target, principal, arguments };
         let questions = response.asks().and_then(|asks| asks.input_requests.as_ref());
-        self.write(&mut change, 0, &PartToWrite { call: Some(call), questions, ..PartToWrite::default() });
+        let elsewhere = elsewhere_of(questions);
+        self.write(&mut change, 0, &PartToWrite { call: Some(call), questions, elsewhere, ..PartToWrite::default() });
         Some(change)
     }
 
@@ -85,6 +86,7 @@ impl Leg<'_> {
                 change.summary.round += 1;
                 self.waits(register, &mut change.summary, response, minted.span);
                 part.questions = response.asks().and_then(|asks| asks.input_requests.as_ref());
+                part.elsewhere = elsewhere_of(part.questions);
             }
             (outcome, _) => {
                 change.summary.open.clear();

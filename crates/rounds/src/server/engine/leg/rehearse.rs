@@ -25,7 +25,7 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     pages: Pages,
 ) -> Rehearsed {
     let mut given = Box::new((request, context));
-    let mut leg = Leg::new(core, &given);
+    let mut leg = Leg::new(core, &given.0, &given.1);
     leg.of(RoundId::new(core.new_flow(), 0));
     let view = leg.view(handler, None, None, None, true, &given);
     let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));

@@ -110,6 +110,7 @@ impl Leg<'_> {
     ) -> Result<(Minted, InputRequiredResult), FlowError> {
         let limits = &self.core.limits;
         let mut requests = asks.input_requests.take().unwrap_or_default();
+        let decided_by = self.place_elsewhere(&mut requests, frame)?;
         requests.values_mut().for_each(order::say_fields);
         let kept = asks.request_state.take();
         if requests.is_empty() && kept.is_none() && resume.is_none() {
@@ -133,6 +134,10 @@ impl Leg<'_> {
         self.core.require_principal(self.binding.principal.is_some(), self.over_http)?;
 
         let now = self.core.now();
+        let (times, deadline) = match decided_by {
+            Some(until) => self.until_decided(until, now, deadline),
+            None => (times, deadline),
+        };
         let expires_at = (now + times.lifetime).min(deadline);
         if expires_at <= now {
             return Err(FlowError::DeadlinePassed);
@@ -167,6 +172,13 @@ impl Leg<'_> {
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
         Ok((Minted { span, spill, spent }, asks))
+    }
+
+    /// The times of a round that waits for a decision: the flow lasts as long, and a while longer to go on with it.
+    fn until_decided(&self, until: Timestamp, now: Timestamp, deadline: Timestamp) -> (Times, Timestamp) {
+        let (patience, after) = (until.since(now), self.core.lifetimes.round(&self.binding.target));
+        let times = Times { patience, ..Times::of_round(patience + after) };
+        (times, deadline.max(until + after))
     }
 
     /// Seals what the flow knows into a token, or most of it into the ledger where it is too large and may spill.

@@ -19,7 +19,12 @@ use crate::{
             frame::OpenQuestion,
             view::View,
         },
-        policy::{error::FlowError, gate::kind_of, observe::Station},
+        policy::{
+            elsewhere::{are_elsewhere, leave_elsewhere},
+            error::FlowError,
+            gate::kind_of,
+            observe::Station,
+        },
         seal::envelope::QuestionKind,
     },
     shared::order,
@@ -52,7 +57,9 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         };
         drop(over);
         let (returned, declared) = frame.came_to(view.round.number, returned);
-        let asks = match returned?.into_asks() {
+        let mut asks = match returned?.into_asks() {
+            // Their answers do not come through this client.
+            Ok(asks) if asks.input_requests.as_ref().is_some_and(are_elsewhere) => return Ok(asks.into()),
             // The questions that a handler declares are pushed in any case.
             Ok(asks) if declared || frame.legacy().pushes().is_some() => asks,
             // It is told further on that it cannot ask.
@@ -65,7 +72,8 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
             return Ok(X::Response::failed(FlowError::TooManyRounds { limit: max_rounds })?);
         }
         let keys = order::keys(&asks);
-        let requests = asks.input_requests.unwrap_or_default();
+        let mut requests = asks.input_requests.take().unwrap_or_default();
+        leave_elsewhere(&mut requests);
         if requests.is_empty() && asks.request_state.is_none() {
             return Ok(X::Response::failed(FlowError::NothingAsked)?);
         }

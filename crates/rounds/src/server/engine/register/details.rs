@@ -1,11 +1,13 @@
 //! What the sealed parts of a record say.
 
+use std::collections::BTreeMap;
+
 use rmcp::model::{InputRequests, InputResponses};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    server::{ledger::register::FlowRecord, seal::FlowId},
+    server::{ledger::register::FlowRecord, policy::elsewhere::PosedElsewhere, seal::FlowId},
     shared::kind::Method,
 };
 
@@ -20,6 +22,9 @@ pub(crate) struct PartToWrite<'a> {
     pub(crate) effects: Vec<FlowEffect>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) questions: Option<&'a InputRequests>,
+    /// What is not on the wire of those that are answered elsewhere.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) elsewhere: BTreeMap<&'a str, &'a PosedElsewhere>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +46,12 @@ pub(crate) struct CallToWrite<'a> {
     pub(crate) arguments: Option<&'a str>,
 }
 
+/// The questions that are answered elsewhere among these, by their keys.
+pub(crate) fn elsewhere_of(requests: Option<&InputRequests>) -> BTreeMap<&str, &PosedElsewhere> {
+    let requests = requests.into_iter().flatten();
+    requests.filter_map(|(key, request)| Some((key.as_str(), PosedElsewhere::of(request)?))).collect()
+}
+
 impl PartToWrite<'_> {
     /// The part in bytes. What is larger than the limit is left out, and the part says so.
     pub(crate) fn to_bytes(&self, limit: usize) -> Vec<u8> {
@@ -49,8 +60,14 @@ impl PartToWrite<'_> {
         if whole.len() <= limit {
             return whole;
         }
+        let omitted = Some(whole.len());
+        if !self.elsewhere.is_empty() {
+            // A question that has to be shown is kept with what it is about. It was measured before it was asked.
+            let (call, questions, elsewhere) = (self.call.clone(), self.questions, self.elsewhere.clone());
+            return write(&PartToWrite { call, questions, elsewhere, omitted, ..PartToWrite::default() });
+        }
         let call = self.call.clone().map(|call| CallToWrite { arguments: None, ..call });
-        PartToWrite { call, omitted: Some(whole.len()), ..PartToWrite::default() }.short(limit)
+        PartToWrite { call, omitted, ..PartToWrite::default() }.short(limit)
     }
 
     /// The same without the call's texts if even they are too large.
@@ -74,6 +91,7 @@ struct PartToRead {
     answers: Option<Value>,
     effects: Vec<FlowEffect>,
     questions: Option<Value>,
+    elsewhere: BTreeMap<String, PosedElsewhere>,
     result: Option<String>,
     error: Option<String>,
     omitted: Option<usize>,
@@ -121,6 +139,9 @@ pub struct FlowRound {
     pub number: u32,
     /// The questions by their keys, as on the wire.
     pub questions: Option<Value>,
+    /// Those of them that are answered elsewhere.
+    #[serde(skip)]
+    pub(crate) elsewhere: BTreeMap<String, PosedElsewhere>,
     /// The answers by the keys of their questions, as on the wire.
     pub answers: Option<Value>,
     /// The effects that the leg with the answers ran.
@@ -180,7 +201,8 @@ impl FlowDetails {
                 (round.answers, round.effects, round.omitted) = (part.answers, part.effects, part.omitted);
             }
             if part.questions.is_some() {
-                details.round(number + 1).questions = part.questions;
+                let round = details.round(number + 1);
+                (round.questions, round.elsewhere) = (part.questions, part.elsewhere);
             }
         }
         Some(details)

@@ -187,7 +187,7 @@ fn open(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result
 fn key(kind: QuestionKind, request: &InputRequest) -> &str {
     match kind {
         QuestionKind::Form => only_field(request).unwrap_or("form"),
-        QuestionKind::Url => "url",
+        QuestionKind::Url | QuestionKind::Elsewhere => "url",
         QuestionKind::Sample => "sample",
         QuestionKind::Roots => "roots",
     }
@@ -238,7 +238,7 @@ fn result(request: &InputRequest, received: Received) -> Result<ClientResult, In
     };
     match received {
         Received::Declined => elicited(ElicitationAction::Decline, None),
-        Received::Cancelled => elicited(ElicitationAction::Cancel, None),
+        Received::Cancelled | Received::Late => elicited(ElicitationAction::Cancel, None),
         Received::Malformed(problem) => Err(problem),
         Received::Accepted(content) => match request {
             InputRequest::Elicitation(request) => match &request.params {

@@ -1,4 +1,16 @@
-//! [`Flows`]: the flows that a server knows.
+//! [`Flows`]: the flows that a server knows, and the decisions on their questions that are answered elsewhere.
+
+mod approve;
+mod decide;
+mod decision;
+mod question;
+
+pub(crate) use self::{approve::Deciders, decision::fingerprint};
+pub use self::{
+    approve::{Approve, Roles},
+    decision::{DecideError, Decision, DecisionOutcome, RecordedDecision, Verdict, Way},
+    question::{ElsewhereKind, QuestionElsewhere},
+};
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,12 +21,13 @@ use super::{
     },
     ledger::{
         Ledger, LedgerError,
+        documents::{DocumentChange, DocumentId, Documents, Version},
         record::Place,
         register::{FlowCursor, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch},
         sealed::Sealed,
     },
     policy::{limits::Limits, principal::Principal},
-    seal::{FlowId, KeyRing, ring::DerivedRing},
+    seal::{FlowId, KeyRing, cipher::Nonce, ring::DerivedRing},
 };
 use crate::shared::clock::{Clock, SystemClock, Timestamp};
 
@@ -47,6 +60,10 @@ pub struct Flows {
     /// The server whose flows these are, if it runs in this process.
     core: Option<Arc<Core>>,
     is_on: bool,
+    /// The largest decision.
+    record_bytes: usize,
+    /// Who may decide what.
+    deciders: Option<Arc<Deciders>>,
 }
 
 /// Where the keys come from: a running server's may change.
@@ -57,7 +74,7 @@ enum KeySource {
 }
 
 impl Flows {
-    pub(super) fn of(core: &Arc<Core>) -> Self {
+    pub(crate) fn of(core: &Arc<Core>, deciders: Option<Arc<Deciders>>) -> Self {
         Self {
             ledger: core.ledger.clone(),
             keys: KeySource::Server(core.clone()),
@@ -66,6 +83,8 @@ impl Flows {
             slack: slack(&core.limits),
             core: Some(core.clone()),
             is_on: core.registering.is_some(),
+            record_bytes: core.limits.record_bytes,
+            deciders,
         }
     }
 
@@ -89,6 +108,8 @@ impl Flows {
             slack: slack(&Limits::default()),
             core: None,
             is_on: true,
+            record_bytes: Limits::default().record_bytes,
+            deciders: None,
         })
     }
 
@@ -225,6 +246,42 @@ impl Flows {
         Place::Part(id, number).open(&self.ring(), sealed).map_err(|_| FlowsError::Unreadable { id })
     }
 
+    /// Reads a document and opens it.
+    pub(crate) async fn read_document(&self, id: DocumentId) -> Result<Option<(Version, Vec<u8>)>, FlowsError> {
+        let Some(document) = self.documents()?.read(id, self.now()).await? else { return Ok(None) };
+        if self.ledger.is_beside_the_keys(Sealed) {
+            return Ok(Some((document.version, document.sealed)));
+        }
+        let opened = Place::Document(id).open(&self.ring(), document.sealed);
+        opened.map(|content| Some((document.version, content))).map_err(|_| FlowsError::UnreadableDocument)
+    }
+
+    /// Writes a document if this is its newest version. None if it is not.
+    pub(crate) async fn write_document(
+        &self,
+        id: DocumentId,
+        before: Option<Version>,
+        mut change: DocumentChange,
+    ) -> Result<Option<Version>, FlowsError> {
+        if !self.ledger.is_beside_the_keys(Sealed) {
+            change.sealed = Place::Document(id).seal(&self.ring(), self.nonce(), &change.sealed);
+        }
+        Ok(self.documents()?.write(id, before, change).await?)
+    }
+
+    fn documents(&self) -> Result<&dyn Documents, FlowsError> {
+        self.ledger.documents().ok_or(FlowsError::NoDocuments)
+    }
+
+    fn nonce(&self) -> Nonce {
+        let mut nonce = Nonce::default();
+        match &self.core {
+            Some(core) => return core.new_nonce(),
+            None => getrandom::fill(&mut nonce).expect("the operating system provides randomness"),
+        }
+        nonce
+    }
+
     fn ring(&self) -> Arc<DerivedRing> {
         match &self.keys {
             KeySource::Server(core) => core.record_keys(),
@@ -359,6 +416,12 @@ pub enum FlowsError {
         /// The id of the flow in the register.
         id: FlowId,
     },
+    /// The ledger keeps no documents, and so no decisions.
+    #[error("this ledger keeps no decisions: use one that keeps documents, such as `MemoryLedger`")]
+    NoDocuments,
+    /// A document does not open.
+    #[error("a document does not open: it was changed in the store, or the key that sealed it is not in the ring")]
+    UnreadableDocument,
     /// The store is unavailable.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -1,0 +1,319 @@
+//! Playing the legs of calls whose questions may be answered elsewhere: what happens before a leg, and how its client
+//! waits after it.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequest, InputRequiredResult},
+    service::RequestContext,
+};
+use serde_json::Value;
+
+use super::{
+    ElsewhereService,
+    kept::{Kept, RESULT_TOOL, Reference},
+    wait::{Found, Open, decisions, waits_elsewhere},
+};
+use crate::{
+    server::{
+        engine::{
+            core::Core,
+            elsewhere::{Continued, Decisions},
+            exchange::{Exchange, Response},
+            handlers::Handlers,
+            leg,
+            legacy::push::Push,
+            link::Link,
+        },
+        flows::{Flows, FlowsError},
+        ledger::{
+            Retention,
+            documents::{DocumentChange, DocumentId, DocumentKind},
+        },
+        policy::{
+            elsewhere::are_elsewhere,
+            error::FlowError,
+            gate::{Era, Peer, required},
+            principal::Principal,
+        },
+        seal::{
+            Digest,
+            envelope::{Envelope, Method, QuestionKind, Span},
+            token,
+        },
+    },
+    shared::{clock::BoxFuture, wire::EXPIRES_IN},
+};
+
+/// Everything that plays the legs of a call, owned.
+pub(crate) struct ElsewherePlayer<H> {
+    pub(crate) settings: Arc<ElsewhereService>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) handlers: Handlers<H>,
+}
+
+impl<H: ServerHandler> ElsewherePlayer<H> {
+    /// Plays a leg, once the questions of its round are decided.
+    pub(crate) fn play<X: Exchange>(
+        self,
+        request: X,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'static, Result<X::Response, ErrorData>> {
+        Box::pin(async move { self.go(request, context, None).await })
+    }
+
+    /// Plays the tool that fetches the outcome of a call that is kept.
+    pub(crate) fn result(
+        self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'static, Result<CallToolResponse, ErrorData>> {
+        Box::pin(async move { self.fetch(request, context).await })
+    }
+
+    async fn fetch(
+        &self,
+        request: CallToolRequestParams,
+        mut context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.as_ref();
+        let Some(name) = arguments.and_then(|arguments| arguments.get("reference")).and_then(Value::as_str) else {
+            return Err(ErrorData::invalid_params("`reference` is missing: pass the reference of the call", None));
+        };
+        let found = Kept::find(&self.flows(), name, self.principal(&context)).await.map_err(unavailable)?;
+        let Some((kept, reference)) = found else {
+            return Ok(said("There is no call with this reference, or its time is over."));
+        };
+        let mut call = kept.call();
+        // A question of a later leg is answered through this tool too.
+        (call.request_state, call.input_responses) = match request.request_state {
+            Some(state) => (Some(state), request.input_responses),
+            None => (Some(kept.state), None),
+        };
+        context.extensions.insert(Continued);
+        self.go(call, context, Some(reference)).await
+    }
+
+    /// Plays a leg. With a reference, the client does not wait for its own call.
+    async fn go<X: Exchange>(
+        &self,
+        mut request: X,
+        mut context: RequestContext<RoleServer>,
+        reference: Option<Reference>,
+    ) -> Result<X::Response, ErrorData> {
+        let envelope = leg::peek(&self.core, &mut request, &context).filter(|envelope| waits_elsewhere(envelope));
+        if let Some(envelope) = envelope {
+            let hold = self.settings.hold;
+            match self.decisions(&envelope, hold, &context).await? {
+                Found::Decided(answers) => drop(context.extensions.insert(Decisions::new(&envelope, answers))),
+                Found::Gone => {}
+                Found::Open(open) => return self.not_decided(*open, &envelope, request, &context, reference).await,
+            }
+        }
+        let played = leg::play(&self.core, &self.handlers, request.clone(), context.clone()).await?;
+        self.deliver(played, request, context, reference).await
+    }
+
+    async fn decisions(
+        &self,
+        envelope: &Envelope,
+        hold: Duration,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Found, ErrorData> {
+        let found = decisions(&self.core, &self.flows(), envelope, hold, &context.ct).await;
+        let cancelled = || ErrorData::internal_error("the request was cancelled", None);
+        found.map_err(unavailable)?.ok_or_else(cancelled)
+    }
+
+    /// There is no decision yet: the client gets the same state back, or the reference of its call.
+    async fn not_decided<X: Exchange>(
+        &self,
+        open: Open,
+        envelope: &Envelope,
+        mut request: X,
+        context: &RequestContext<RoleServer>,
+        reference: Option<Reference>,
+    ) -> Result<X::Response, ErrorData> {
+        let state = request.state().clone().unwrap_or_default();
+        let mut asks = InputRequiredResult::new(Some(open.requests.clone()), Some(state));
+        if self.core.announce_expiry {
+            let left = open.until().since(self.core.now()).as_millis() as u64;
+            asks.meta.get_or_insert_default().0.insert(EXPIRES_IN.to_owned(), left.into());
+        }
+        if reference.is_none() && asks_here(&Peer::of(context), &asks) {
+            let sent = envelope.round + self.count_held(&open, envelope).await.map_err(unavailable)?;
+            if sent < self.settings.rounds {
+                return Ok(asks.into());
+            }
+        }
+        self.refer(asks, envelope.span, request, context, reference).await
+    }
+
+    /// Counts how often the questions of a round were given back, this time included.
+    async fn count_held(&self, open: &Open, envelope: &Envelope) -> Result<u32, FlowsError> {
+        let flows = self.flows();
+        let (flow, until) = (open.record.summary.id, open.record.summary.kept_until);
+        let key = Digest::of_document("held", flow, &envelope.round.to_string());
+        let id = DocumentId { kind: DocumentKind::Decision, key };
+        loop {
+            let found = flows.read_document(id).await?;
+            let before = found.as_ref().map(|(version, _)| *version);
+            let held = found.map_or(0, |(_, count)| count.first().copied().unwrap_or_default());
+            let held = held.saturating_add(1);
+            let keep = Retention { until, ..self.core.keep(until, envelope.binding.principal) };
+            let change = DocumentChange { sealed: vec![held], due: None, keep, tell: None };
+            if flows.write_document(id, before, change).await?.is_some() {
+                return Ok(u32::from(held));
+            }
+        }
+    }
+
+    /// Decides how the client waits for the decisions on what a leg asks.
+    async fn deliver<X: Exchange>(
+        &self,
+        played: X::Response,
+        request: X,
+        context: RequestContext<RoleServer>,
+        reference: Option<Reference>,
+    ) -> Result<X::Response, ErrorData> {
+        let asks = match played.asks() {
+            Some(asks) if asks.input_requests.as_ref().is_some_and(are_elsewhere) => asks.clone(),
+            _ => return Ok(played),
+        };
+        let Some(envelope) = self.opened(&asks) else { return Ok(played) };
+        let peer = Peer::of(&context);
+        if reference.is_some() || !asks_here(&peer, &asks) {
+            return self.refer(asks, envelope.span, request, &context, reference).await;
+        }
+        match peer.era {
+            Era::Legacy => Box::pin(self.push(asks, envelope, request, context)).await,
+            _ if envelope.round < self.settings.rounds => Ok(played),
+            _ => self.refer(asks, envelope.span, request, &context, reference).await,
+        }
+    }
+
+    /// Pushes the questions to a client of the legacy era, and waits for the decisions while its call is in flight.
+    async fn push<X: Exchange>(
+        &self,
+        asks: InputRequiredResult,
+        envelope: Envelope,
+        mut request: X,
+        mut context: RequestContext<RoleServer>,
+    ) -> Result<X::Response, ErrorData> {
+        let patience = self.core.lifetimes.round(request.target());
+        let requests = asks.input_requests.clone().unwrap_or_default();
+        let pushes = requests.into_values().map(|request| {
+            let push = Push {
+                link: Link::of(&context),
+                kind: QuestionKind::Url,
+                message: message(&request).into(),
+                request,
+                patience,
+            };
+            // Whether the user visits the page says nothing about the decision.
+            async { drop(push.send(self.core.clock.clone()).await) }
+        });
+        let mut pushes: Vec<_> = pushes.map(Box::pin).collect();
+        let pushed = async {
+            for push in &mut pushes {
+                push.await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let found = tokio::select! {
+            biased;
+            found = self.decisions(&envelope, patience, &context) => found?,
+            () = pushed => unreachable!("it does not end before it is dropped"),
+        };
+        drop(pushes);
+        if let Found::Open(_) = found {
+            return self.refer(asks, envelope.span, request, &context, None).await;
+        }
+        (*request.state(), *request.answers()) = (asks.request_state, None);
+        context.extensions.insert(Continued);
+        self.go(request, context, None).await
+    }
+
+    /// Keeps the call, and ends it with an error that has its reference.
+    async fn refer<X: Exchange>(
+        &self,
+        asks: InputRequiredResult,
+        span: Span,
+        request: X,
+        context: &RequestContext<RoleServer>,
+        reference: Option<Reference>,
+    ) -> Result<X::Response, ErrorData> {
+        if X::METHOD != Method::Tool {
+            let required = Box::new(required(QuestionKind::Url, false));
+            return X::Response::failed(FlowError::MissingCapability { required }).map_err(|failure| failure.error);
+        }
+        let mut call = CallToolRequestParams::new(request.target().to_owned());
+        call.arguments = request.arguments().cloned();
+        let state = asks.request_state.unwrap_or_default();
+        let kept = Kept::new(&call, state, self.principal(context), span.remembered_until());
+        let reference = kept.keep(&self.core, &self.flows(), reference.as_ref()).await.map_err(unavailable)?;
+        let questions = asks.input_requests.unwrap_or_default();
+        let questions: Vec<_> = questions.values().map(message).collect();
+        let later = match self.settings.has_result_tool {
+            true => format!(" Call the tool {RESULT_TOOL} with this reference later: it has the outcome then."),
+            false => String::new(),
+        };
+        let words = format!(
+            "Another person has to decide first: {} There is no decision yet. The reference of this call is {}.{later}",
+            questions.join(" "),
+            reference.name,
+        );
+        X::Response::failed(FlowError::Failed(words)).map_err(|failure| failure.error)
+    }
+
+    fn flows(&self) -> Flows {
+        Flows::of(&self.core, Some(self.settings.deciders.clone()))
+    }
+
+    fn principal(&self, context: &RequestContext<RoleServer>) -> Option<Digest> {
+        self.core.identify(context).as_ref().map(Principal::digest)
+    }
+
+    /// What the state of these questions carries.
+    fn opened(&self, asks: &InputRequiredResult) -> Option<Envelope> {
+        let state = asks.request_state.as_deref()?;
+        let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state).ok()?;
+        Envelope::from_bytes(&plaintext).ok()
+    }
+}
+
+/// Whether the client can be led to a page for each of these questions.
+fn asks_here(peer: &Peer, asks: &InputRequiredResult) -> bool {
+    let reaches = peer.era == Era::Modern || peer.back_channel;
+    let requests = asks.input_requests.iter().flat_map(|requests| requests.values());
+    reaches && peer.can(QuestionKind::Url) && requests.map(address).all(|address| !address.is_empty())
+}
+
+fn address(request: &InputRequest) -> &str {
+    match request {
+        InputRequest::Elicitation(request) => match &request.params {
+            rmcp::model::ElicitRequestParams::UrlElicitationParams { url, .. } => url,
+            _ => "",
+        },
+        _ => "",
+    }
+}
+
+fn message(request: &InputRequest) -> &str {
+    match request {
+        InputRequest::Elicitation(request) => match &request.params {
+            rmcp::model::ElicitRequestParams::UrlElicitationParams { message, .. } => message,
+            _ => "",
+        },
+        _ => "",
+    }
+}
+
+fn said(words: &str) -> CallToolResponse {
+    CallToolResult::error(vec![ContentBlock::text(words)]).into()
+}
+
+fn unavailable(error: FlowsError) -> ErrorData {
+    FlowError::retry(error).into()
+}
