@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
 mod build;
+mod chromium;
 mod counts;
 mod examples;
 mod install;
@@ -50,7 +51,8 @@ Tasks:
   rooms             Find a cycle between the folders of the library
   redis             Only install Redis if it is missing, for the tests that start it
   postgres          Only install Postgres if it is missing, for the tests that start it
-  nginx             Only install nginx if it is missing, for the tests that start it";
+  nginx             Only install nginx if it is missing, for the tests that start it
+  chromium          Only install Chromium, its driver and axe-core if they are missing, for the tests of the desk";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         ["redis"] => Ok(vec![redis()]),
         ["postgres"] => Ok(vec![postgres()]),
         ["nginx"] => Ok(vec![nginx()]),
+        ["chromium"] => Ok(vec![chromium()]),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -101,6 +104,7 @@ fn test() -> io::Result<Vec<Step>> {
         redis(),
         postgres(),
         nginx(),
+        chromium(),
         Step::cargo(
             "run every test, of units, of crates and in the documentation",
             "test --workspace --exclude rounds-try --all-features",
@@ -219,6 +223,11 @@ fn postgres() -> Step {
 /// The step of `cargo xtask nginx`.
 fn nginx() -> Step {
     Step::cargo("find nginx, or install it", "xtask nginx").by(nginx::install)
+}
+
+/// The step of `cargo xtask chromium`.
+fn chromium() -> Step {
+    Step::cargo("find Chromium and axe-core, or install them", "xtask chromium").by(|| chromium::install(&root()))
 }
 
 /// The steps of `cargo xtask interop`. The programs are built as for their tests, for the same reason.

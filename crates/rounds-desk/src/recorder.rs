@@ -22,8 +22,8 @@ const REFUSALS: usize = 1000;
 const EVENTS: usize = 400;
 
 tokio::task_local! {
-    /// The events of the leg that "Try it" sends in this task.
-    static OF_THIS_LEG: Arc<Events>;
+    /// The events of the call whose leg "Try it" sends in this task, and the number of the leg.
+    static OF_THIS_LEG: (Arc<Events>, usize);
 }
 
 /// Remembers the latest refusals with their reasons, and watches the calls of "Try it". It is in memory and knows this
@@ -68,7 +68,8 @@ pub(crate) struct Refused {
 /// One event of a call on "Try it".
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    pub(crate) round: u32,
+    /// The number of the leg, counted from one.
+    pub(crate) leg: usize,
     pub(crate) station: Station,
 }
 
@@ -81,10 +82,10 @@ impl Events {
         locked(&self.0).clone()
     }
 
-    fn push(&self, event: &Event<'_>) {
+    fn push(&self, leg: usize, event: &Event<'_>) {
         let mut events = locked(&self.0);
         if events.len() < EVENTS {
-            events.push(Seen { round: event.round, station: event.station.clone() });
+            events.push(Seen { leg, station: event.station.clone() });
         }
     }
 }
@@ -100,10 +101,10 @@ impl Recorder {
         locked(&self.0.refusals).iter().filter(|refused| refused.flow == flow).cloned().collect()
     }
 
-    /// Runs a leg, and records its events and those of its flow.
-    pub(crate) async fn watch<T>(&self, events: Arc<Events>, leg: impl Future<Output = T>) -> T {
+    /// Runs the leg with this number, and records its events and those of its flow.
+    pub(crate) async fn watch<T>(&self, events: Arc<Events>, number: usize, leg: impl Future<Output = T>) -> T {
         self.0.watches.store(true, Ordering::Relaxed);
-        OF_THIS_LEG.scope(events, leg).await
+        OF_THIS_LEG.scope((events, number), leg).await
     }
 
     fn refused(&self, event: &Event<'_>, refusal: Refusal) {
@@ -117,20 +118,21 @@ impl Recorder {
         refusals.push_back(Refused { flow, round: event.round, refusal, at });
     }
 
-    /// The call on "Try it" that an event belongs to.
-    fn call_of(&self, event: &Event<'_>) -> Option<Arc<Events>> {
+    /// The call on "Try it" that an event belongs to, and the number of its leg.
+    fn call_of(&self, event: &Event<'_>) -> Option<(Arc<Events>, usize)> {
         if !self.0.watches.load(Ordering::Relaxed) {
             return None;
         }
         let mut watched = locked(&self.0.watched);
-        if let Ok(events) = OF_THIS_LEG.try_with(Arc::clone) {
+        if let Ok((events, leg)) = OF_THIS_LEG.try_with(Clone::clone) {
             if let Some(flow) = event.flow {
                 watched.retain(|_, events| events.strong_count() > 0);
                 watched.insert(flow, Arc::downgrade(&events));
             }
-            return Some(events);
+            return Some((events, leg));
         }
-        watched.get(&event.flow?)?.upgrade()
+        // A handler that waits between two legs.
+        Some((watched.get(&event.flow?)?.upgrade()?, event.round as usize + 1))
     }
 }
 
@@ -139,8 +141,8 @@ impl Observe for Recorder {
         if let Station::Refused(refusal) = event.station {
             self.refused(event, *refusal);
         }
-        if let Some(events) = self.call_of(event) {
-            events.push(event);
+        if let Some((events, leg)) = self.call_of(event) {
+            events.push(leg, event);
         }
     }
 }

@@ -38,8 +38,9 @@ impl Npm {
         npm.arg("--loglevel=error");
         run(npm.current_dir(&self.folder)).map_err(|problem| {
             format!(
-                "{problem}: the packages of interop/package-lock.json are missing, and npm needs a registry that it can \
-                 reach to fetch them (`npm config get registry` says which it tries)"
+                "{problem}: the packages of {} are missing, and npm needs a registry that it can reach to fetch them \
+                 (`npm config get registry` says which it tries)",
+                self.folder.join("package-lock.json").display()
             )
         })?;
         // npm removes the folder, and the mark with it, before it installs.

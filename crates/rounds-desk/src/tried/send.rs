@@ -77,7 +77,7 @@ pub(crate) fn begin(shared: &Arc<Shared>, call: &Arc<TriedCall>, title: &'static
     tokio::spawn(async move {
         let sending = shared.served.send("tools/call", Some(&call.tool), &request, call.owner.clone());
         let response = match &shared.recorder {
-            Some(recorder) => recorder.watch(call.events.clone(), sending).await,
+            Some(recorder) => recorder.watch(call.events.clone(), call.legs().len(), sending).await,
             None => sending.await,
         };
         call.respond(response);

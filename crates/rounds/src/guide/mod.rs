@@ -13,6 +13,7 @@
 //! | [`client`] | how to write the side that is asked |
 //! | [`deploying`] | what one process, a fleet and short-lived workers need |
 //! | [`register`] | which flows wait, and how to look at them and cancel them |
+//! | [`desk`] | how to see in a browser what waits, and who may |
 //! | [`stores`] | which store to take, what it contains and what it can lose |
 //! | [`security`] | what holds by default, and what to set for several users |
 //! | [`internals`] | how a handler waits, is replayed, and runs once for each answer |
@@ -51,6 +52,7 @@ page!(testing, "testing.md");
 page!(client, "client.md");
 page!(deploying, "deploying.md");
 page!(register, "register.md");
+page!(desk, "desk.md");
 page!(stores, "stores.md");
 page!(security, "security.md");
 page!(internals, "internals.md");
@@ -66,7 +68,7 @@ mod tests {
         ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
     }
 
-    const PAGES: [(&str, &str); 17] = pages![
+    const PAGES: [(&str, &str); 18] = pages![
         "first_server",
         "examples",
         "moving",
@@ -77,6 +79,7 @@ mod tests {
         "client",
         "deploying",
         "register",
+        "desk",
         "stores",
         "security",
         "internals",

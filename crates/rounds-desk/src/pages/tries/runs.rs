@@ -19,7 +19,7 @@ pub(super) fn section(visit: Visit<'_>, call: Option<&TriedCall>) -> Markup {
             } @else {
                 p .lead { (times(runs(&seen))) }
                 ol .stations {
-                    @for seen in &seen { @if let Some(words) = words(&seen.station) { li { "Leg " (seen.round + 1) ": " (words) } } }
+                    @for seen in &seen { @if let Some(words) = words(&seen.station) { li { "Leg " (seen.leg) ": " (words) } } }
                 }
             }
         }

@@ -10,6 +10,9 @@ use crate::{
     tried::{StateChange, TriedCall, TriedLeg},
 };
 
+/// A member of `_meta` in every request of a client.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
 /// How many characters of a state are shown at each end.
 const END: usize = 24;
 
@@ -86,6 +89,9 @@ fn short(message: &Value) -> Value {
     let mut message = message.clone();
     for part in ["params", "result"] {
         let Some(part) = message.get_mut(part) else { continue };
+        if let Some(meta) = part.get_mut("_meta").filter(|meta| meta.get(VERSION).is_some()) {
+            *meta = json!("… (the client's protocol version, name and capabilities)");
+        }
         if let Some(state) = part.get_mut("requestState")
             && let Some(text) = state.as_str().filter(|text| text.len() > 3 * END)
         {

@@ -1,0 +1,98 @@
+//! What a person does at the desk.
+
+use serde_json::json;
+
+use crate::{chromium::Browser, served::Served};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_cancels_a_flow() {
+    let (served, browser) = (Served::start().await, Browser::open().await);
+    browser.visit(&served.url("/")).await;
+    browser.shows("Nothing waits.").await;
+    browser.shows("Live").await;
+    let client = served.client().await;
+    let asked = client.call("weather_h", json!({"location": "Oslo"})).await.asked();
+    // The page learns of it without being loaded again.
+    browser.find("//table[@aria-label='Waiting']//tbody/tr").await;
+    browser.shows("Which units?").await;
+    browser.follow("weather_h").await;
+    browser.find("//h1[normalize-space()='weather_h']").await;
+    assert!(browser.region("Timeline").await.contains("Round 1 asks"));
+    browser.press("Cancel flow").await;
+    browser.shows("cancelled").await;
+    assert!(browser.region("Timeline").await.contains("Cancelled"));
+    asked.accept("units", json!({"units": "metric"})).send(&client).await.frozen();
+    browser.client.refresh().await.unwrap();
+    browser.shows("the flow was cancelled").await;
+    assert_eq!(served.actions.lock().unwrap().len(), 1);
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_tries_a_tool_with_a_changed_state() {
+    let (served, browser) = (Served::start().await, Browser::open().await);
+    browser.visit(&served.url("/")).await;
+    browser.follow("Try it").await;
+    browser.find("//nav[@aria-label='Tools']//li").await;
+    browser.follow("weather_e").await;
+    browser.fill("location", "Oslo").await;
+    browser.press("Call").await;
+    browser.shows("Which units?").await;
+    assert!(browser.region("Wire").await.contains("input_required"));
+    browser.press("Change one character of the state").await;
+    browser.shows("Refused.").await;
+    assert!(browser.region("Wire").await.contains("Invalid or expired requestState"));
+    assert!(browser.region("Handler runs").await.contains("the state was changed after it was sealed"));
+    browser.press("Answer").await;
+    browser.shows("Enter a value.").await;
+    browser.choose("Units", "metric").await;
+    browser.press("Answer").await;
+    browser.shows("Weather in Oslo: 22°C").await;
+    browser.press("Send the same leg again").await;
+    browser.shows("the recorded reply is sent again, and nothing runs").await;
+    browser.close().await;
+}
+
+/// Everything that changes something is a form.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_without_scripts_can_do_the_same() {
+    let (served, browser) = (Served::start().await, Browser::open().await);
+    browser.without_scripts().await;
+    browser.visit(&served.url("/try?tool=weather_h")).await;
+    browser.fill("location", "Oslo").await;
+    browser.press("Call").await;
+    browser.choose("Units", "imperial").await;
+    browser.press("Answer").await;
+    browser.find("//*[contains(text(), 'Weather in Oslo: 72°F')]").await;
+    served.client().await.call("weather_h", json!({"location": "Rome"})).await.asked();
+    browser.follow("Waiting").await;
+    browser.follow("weather_h").await;
+    browser.press("Cancel flow").await;
+    browser.find("//span[normalize-space()='cancelled']").await;
+    browser.close().await;
+}
+
+/// With the keyboard alone: to the content, to the first flow, and to its button.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_with_a_keyboard_reaches_everything() {
+    use fantoccini::key::Key;
+    let (served, browser) = (Served::start().await, Browser::open().await);
+    served.client().await.call("weather_h", json!({"location": "Rome"})).await.asked();
+    browser.visit(&served.url("/")).await;
+    let keys = async |times: usize, key: Key| {
+        for _ in 0..times {
+            let focused = browser.client.active_element().await.unwrap();
+            focused.send_keys(&char::from(key).to_string()).await.unwrap();
+        }
+    };
+    keys(1, Key::Tab).await;
+    let skip = browser.client.active_element().await.unwrap();
+    assert_eq!(skip.text().await.unwrap(), "Skip to the content");
+    keys(1, Key::Enter).await;
+    // The filter: tool, status, button. Then the first row.
+    keys(4, Key::Tab).await;
+    assert_eq!(browser.client.active_element().await.unwrap().text().await.unwrap(), "weather_h");
+    keys(1, Key::Enter).await;
+    browser.find("//h1[normalize-space()='weather_h']").await;
+    browser.close().await;
+}
