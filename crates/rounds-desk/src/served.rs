@@ -16,7 +16,7 @@ pub(crate) trait Served: Send + Sync {
     /// The name that the server gives itself.
     fn name(&self) -> String;
 
-    /// Sends one JSON-RPC request to the server, as this principal, and returns the JSON of its response.
+    /// Sends one JSON-RPC request to the server in the name of this principal, and returns the JSON of its response.
     fn send(&self, method: &str, name: Option<&str>, body: &Value, principal: Option<Principal>) -> Sending;
 
     /// Opens a token with the keys of the server.

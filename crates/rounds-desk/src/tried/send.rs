@@ -20,7 +20,7 @@ pub(crate) struct Tool {
     pub(crate) fields: Result<Vec<Field>, String>,
 }
 
-/// The tools of the server, as this principal sees them.
+/// The tools of the server that this principal sees.
 pub(crate) async fn tools(shared: &Shared, principal: Option<&Principal>) -> Result<Vec<Tool>, Problem> {
     let mut tools = Vec::new();
     let mut cursor = Value::Null;
@@ -64,7 +64,7 @@ pub(crate) enum Leg {
         state: String,
         answers: Map<String, Value>,
     },
-    /// An earlier request, as it was.
+    /// An earlier request without a change.
     Again(Arc<Value>),
 }
 

@@ -34,7 +34,7 @@ async fn a_change_of_a_flow_is_an_event_without_contents() {
     let (_, mut one) = open(&stage, &format!("/events?flow={}", flow.trim_start_matches("/flows/"))).await;
     next(&mut one).await;
     client.call("weather_h", json!({"location": "Oslo"})).await.asked();
-    assert_eq!(next(&mut one).await, ":\n\n", "another flow is no event here: the stream only says that it lives");
+    assert_eq!(next(&mut one).await, ":\n\n", "another flow does not count here: the stream only says that it lives");
     asked.accept("units", json!({"units": "metric"})).send(&client).await.text();
     assert_eq!(next(&mut one).await, "event: changed\ndata:\n\n");
 }
