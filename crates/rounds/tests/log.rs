@@ -43,7 +43,16 @@ async fn what_clients_choose_stays_within_its_line() {
         })
     };
     let state = client.call(FORGED, json!({FORGED: FORGED})).await.asked().state().to_owned();
-    assert_eq!(client.call("fail", json!({})).await.error()["data"]["reason"], "retry");
+    let failed = client.call("fail", json!({})).await;
+    let data = &failed.error()["data"];
+    assert_eq!(data["reason"], "retry");
+    let text = log.text();
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("a leg failed")).collect();
+    let [line] = lines[..] else { panic!("one line for the leg that failed: {text}") };
+    let flow = format!("flow={}", data["flow"].as_str().unwrap_or("missing"));
+    for part in [&*flow, r#"tool="fail""#, "round=0", "code=-32603", r"cannot look up x\nforged"] {
+        assert!(line.contains(part), "{part} is missing in {line}");
+    }
     for method in ["tools/call", "prompts/get", "resources/read"] {
         for state in [json!(state), json!(FORGED), json!(1)] {
             let _ = client.request(method, leg(state)).await;

@@ -104,7 +104,7 @@ async fn an_effect_that_failed_is_tried_again_under_its_key() {
     let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", unlucky));
     let paid = instance().await.call("book", to_rome()).await.asked().accept("confirm", json!({"confirm": true}));
-    assert_eq!(paid.send(&instance().await).await.error()["data"], json!({"reason": "retry"}));
+    assert_eq!(paid.send(&instance().await).await.error()["data"]["reason"], "retry");
     assert_eq!(paid.send(&instance().await).await.text(), "charge 1");
     let keys = fleet.world.keys.lock().unwrap();
     assert!(keys.len() == 2 && keys[0] == keys[1]);

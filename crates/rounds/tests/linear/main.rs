@@ -7,6 +7,7 @@ mod asking;
 mod attack;
 mod blocking;
 mod budget;
+mod draining;
 mod ending;
 mod handlers;
 mod http;

@@ -15,7 +15,7 @@ use super::{
 use crate::server::{
     ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
     policy::{
-        error::{FlowError, place},
+        error::{FlowError, place, with_sources},
         limits::Limits,
         observe::Station,
     },
@@ -327,7 +327,7 @@ impl View {
             let (kept, name) = (json.as_ref().ok().filter(fits).map(|json| json.clone().into_bytes()), name.to_owned());
             begun(async move {
                 if let Err(error) = claim.settle(kept, None, vec![], None).await {
-                    tracing::warn!(target: "rounds", %error, name, "an effect could not be recorded");
+                    tracing::warn!(target: "rounds", error = with_sources(&error), name, "an effect could not be recorded");
                     claim.forget();
                 }
             });

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{
     server::{
         policy::{
-            error::{Failure, FlowError, Meaning, Wire},
+            error::{Failure, FlowError, Wire},
             observe::Outcome,
         },
         seal::envelope::Method,
@@ -63,7 +63,7 @@ pub(crate) trait Response: From<InputRequiredResult> + Into<ServerResult> + Clon
     /// The failure in words where the result has a place for them, as an error of the protocol otherwise.
     fn failed(error: FlowError) -> Result<Self, Failure> {
         match error.wire() {
-            Wire::Words(error) => Self::in_words(error).map_err(|error| Failure { error, meaning: Meaning::Final }),
+            Wire::Words(error) => Self::in_words(error).map_err(Failure::is_reply),
             Wire::Protocol(failure) => Err(failure),
         }
     }

@@ -16,18 +16,20 @@ pub(super) struct Stop {
     pub(super) outcome: Outcome,
     /// What it means for the round. Whatever a handler fails with on its own account is its reply.
     pub(super) meaning: Meaning,
+    /// What the log says beside the error.
+    pub(super) cause: Option<String>,
 }
 
 impl Stop {
     /// rmcp drops the response to a cancelled request; this is what it drops.
     pub(super) fn cancelled() -> Self {
         let error = ErrorData::internal_error("the request was cancelled", None);
-        Self { error, outcome: Outcome::Cancelled, meaning: Meaning::Reopens }
+        Self { error, outcome: Outcome::Cancelled, meaning: Meaning::Reopens, cause: None }
     }
 
     pub(super) fn panicked() -> Self {
         let error = ErrorData::internal_error("the handler panicked", None);
-        Self { error, outcome: Outcome::Panicked, meaning: Meaning::Reopens }
+        Self { error, outcome: Outcome::Panicked, meaning: Meaning::Reopens, cause: None }
     }
 
     /// Whether the round stays open.
@@ -39,7 +41,8 @@ impl Stop {
     pub(super) fn for_good(self, orphan: OwnerLost) -> Self {
         match orphan {
             OwnerLost::Dead if self.meaning == Meaning::Retry => {
-                ErrorData::internal_error("the call cannot go on: start it again", None).into()
+                let error = ErrorData::internal_error("the call cannot go on: start it again", None);
+                Self { cause: self.cause, ..error.into() }
             }
             _ => self,
         }
@@ -48,13 +51,13 @@ impl Stop {
 
 impl From<ErrorData> for Stop {
     fn from(error: ErrorData) -> Self {
-        Failure { error, meaning: Meaning::Final }.into()
+        Failure::is_reply(error).into()
     }
 }
 
 impl From<Failure> for Stop {
-    fn from(Failure { error, meaning }: Failure) -> Self {
-        Self { outcome: Outcome::Error { code: error.code.0 }, error, meaning }
+    fn from(Failure { error, meaning, cause }: Failure) -> Self {
+        Self { outcome: Outcome::Error { code: error.code.0 }, error, meaning, cause }
     }
 }
 

@@ -326,7 +326,8 @@ impl FlowError {
         let words = self.to_string();
         let internal = |words| ErrorData::internal_error(words, None);
         let invalid = |words| ErrorData::invalid_request(words, None);
-        let told = |error, meaning| Wire::Protocol(Failure { error, meaning });
+        let told = |error, meaning| Wire::Protocol(Failure { error, meaning, cause: None });
+        let caused = |error, meaning, cause| Wire::Protocol(Failure { error, meaning, cause: Some(cause) });
         match self {
             Self::Declined { .. }
             | Self::Cancelled { .. }
@@ -367,22 +368,17 @@ impl FlowError {
             Self::MissingCapability { required } => {
                 told(ErrorData::missing_required_client_capability(*required), Meaning::Reopens)
             }
-            Self::Diverged { .. } => {
-                tracing::warn!(target: "rounds", "{words}");
-                told(Refusal::frozen(), Meaning::Final)
-            }
+            Self::Diverged { .. } => caused(Refusal::frozen(), Meaning::Final, words),
             Self::StateUnreadable(source) => {
-                tracing::warn!(target: "rounds", error = place(&source), "{words}");
-                told(Refusal::frozen(), Meaning::Unreadable)
+                caused(Refusal::frozen(), Meaning::Unreadable, format!("{words}: {}", place(&source)))
             }
             Self::Retry(source) if source.is::<RecordedRetry>() => {
-                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "a call ended with the recorded failure of an earlier leg");
-                told(internal("the call cannot go on: start it again".to_owned()), Meaning::Final)
+                let cause = format!("the recorded failure of an earlier leg: {}", cut(&source.to_string()));
+                caused(internal("the call cannot go on: start it again".to_owned()), Meaning::Final, cause)
             }
             Self::Retry(source) => {
-                tracing::warn!(target: "rounds", error = &*cut(&source.to_string()), "{words}");
                 let reason = serde_json::json!({ "reason": "retry" });
-                told(ErrorData::internal_error(words, Some(reason)), Meaning::Retry)
+                caused(ErrorData::internal_error(words, Some(reason)), Meaning::Retry, with_sources(&*source))
             }
             Self::Protocol(error) => told(error, Meaning::Final),
         }
@@ -406,6 +402,15 @@ pub(crate) enum Wire {
 pub(crate) struct Failure {
     pub(crate) error: ErrorData,
     pub(crate) meaning: Meaning,
+    /// What the log says beside the error, and the client does not learn.
+    pub(crate) cause: Option<String>,
+}
+
+impl Failure {
+    /// An error that is the reply.
+    pub(crate) fn is_reply(error: ErrorData) -> Self {
+        Self { error, meaning: Meaning::Final, cause: None }
+    }
 }
 
 /// What an error means for the round that it ends.
@@ -432,7 +437,7 @@ impl From<ErrorData> for FlowError {
 impl From<FlowError> for ErrorData {
     fn from(error: FlowError) -> Self {
         match error.wire() {
-            Wire::Words(error) => Failure { error, meaning: Meaning::InWords }.into(),
+            Wire::Words(error) => Failure { meaning: Meaning::InWords, ..Failure::is_reply(error) }.into(),
             Wire::Protocol(failure) => failure.into(),
         }
     }
@@ -444,6 +449,22 @@ impl From<Failure> for ErrorData {
         notes::note(&failure);
         failure.error
     }
+}
+
+/// An error and its sources in one line, without what a source repeats. Each is cut: it may quote what a client sent.
+pub(crate) fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = cut(&error.to_string()).into_owned();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let words = error.to_string();
+        let words = cut(&words);
+        if !line.contains(&*words) {
+            line.push_str(": ");
+            line.push_str(&words);
+        }
+        source = error.source();
+    }
+    line
 }
 
 /// The place of a deserialisation error, without the text at that place. The text may be what a user typed, which must
@@ -472,6 +493,19 @@ mod tests {
         let misfit = serde_json::from_str::<u32>(r#""what a person typed""#).unwrap_err();
         assert!(misfit.to_string().contains("person"), "serde_json repeats the text");
         assert_eq!(place(&misfit), "Data at line 1, column 21");
+    }
+
+    #[test]
+    fn the_cause_of_a_retry_names_every_source_once() {
+        let denied = std::io::Error::other("NOPERM this user has no permissions");
+        let away = FlowError::retry(LedgerError::Unavailable(Box::new(denied)));
+        let Wire::Protocol(failure) = away.wire() else { panic!("a retry is a protocol error") };
+        let cause = failure.cause.unwrap();
+        assert_eq!(
+            cause,
+            "the ledger cannot be reached: check its store and the connection to it: NOPERM this user has no permissions"
+        );
+        assert!(!failure.error.message.contains("NOPERM"), "the client does not learn it");
     }
 
     /// An error of every kind, with its code and data on the wire, and whether a tool puts its text into the result.

@@ -42,7 +42,7 @@ pub(crate) fn within<T>(frame: usize, poll: impl FnOnce() -> T) -> (T, Option<No
 /// Notes that an error with a meaning is returned to the handler that this thread polls.
 pub(crate) fn note(failure: &Failure) {
     let here = HERE.get();
-    if here.frame == 0 || failure.meaning == Meaning::Final {
+    if here.frame == 0 || (failure.meaning == Meaning::Final && failure.cause.is_none()) {
         return;
     }
     HERE.set(Here { noted: true, ..here });
@@ -73,8 +73,9 @@ impl Notes {
 
     /// The meaning of an error that the handler returned. An error that was not converted from a `FlowError` in this
     /// run is the reply, whatever its contents.
-    pub(crate) fn meaning(&self, error: &ErrorData) -> Meaning {
-        self.0.iter().find(|noted| noted.error == *error).map_or(Meaning::Final, |noted| noted.meaning)
+    pub(crate) fn failure(&self, error: ErrorData) -> Failure {
+        let noted = self.0.iter().rev().find(|noted| noted.error == error);
+        noted.cloned().unwrap_or_else(|| Failure::is_reply(error))
     }
 }
 
@@ -84,7 +85,8 @@ mod tests {
     use crate::server::policy::error::FlowError;
 
     fn lookalike(number: i32) -> Failure {
-        Failure { error: ErrorData::internal_error(number.to_string(), None), meaning: Meaning::Retry }
+        let error = ErrorData::internal_error(number.to_string(), None);
+        Failure { meaning: Meaning::Retry, ..Failure::is_reply(error) }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt,
+    hash::Hash,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -207,7 +208,17 @@ impl Tracing {
         span.record("rounds.outcome", tracing::field::display(outcome));
     }
 
-    pub(crate) fn event(event: &Event<'_>, refusals: &RefusalLog, now: impl FnOnce() -> Timestamp) {
+    /// Logs a leg that failed, in one line that says of which flow it was, and why.
+    pub(crate) fn failed(failed: &FailedLeg<'_>, more: u64) {
+        let FailedLeg { flow, round, target, instance, code, error, cause } = failed;
+        let (flow, more) = (flow.map(tracing::field::display), (more > 0).then_some(more));
+        tracing::warn!(
+            target: "rounds", flow, tool = &*cut(target), round, instance, code, error = &*cut(error), cause, more,
+            "a leg failed"
+        );
+    }
+
+    pub(crate) fn event(event: &Event<'_>, refusals: &RateLimited<Refusal>, now: impl FnOnce() -> Timestamp) {
         match event.station {
             Station::Refused(refusal) => match refusals.passes(*refusal, now()) {
                 None => {}
@@ -235,10 +246,24 @@ impl Tracing {
     }
 }
 
-/// Rate limit of logged refusals: one a second for each reason, with the number of refusals left out since. Without it,
-/// a client that sends bad states could fill a disk with log lines. Observers see every refusal.
-#[derive(Debug, Default)]
-pub(crate) struct RefusalLog(Mutex<HashMap<Refusal, Logged>>);
+/// What the log says of a leg that failed.
+pub(crate) struct FailedLeg<'a> {
+    /// The flow, as the register knows it.
+    pub(crate) flow: Option<FlowId>,
+    pub(crate) round: u32,
+    pub(crate) target: &'a str,
+    /// The name of this instance, if it has one.
+    pub(crate) instance: Option<&'a str>,
+    pub(crate) code: i32,
+    /// What the client reads.
+    pub(crate) error: &'a str,
+    pub(crate) cause: Option<&'a str>,
+}
+
+/// Rate limit of log lines that a client can cause: one a second for each reason, with the number of lines left out
+/// since. Without it, a client that sends bad states could fill a disk. Observers see every event.
+#[derive(Debug)]
+pub(crate) struct RateLimited<K>(Mutex<HashMap<K, Logged>>);
 
 #[derive(Debug)]
 struct Logged {
@@ -246,14 +271,20 @@ struct Logged {
     left_out: u64,
 }
 
-impl RefusalLog {
+impl<K> Default for RateLimited<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash> RateLimited<K> {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// How many refusals of this reason were left out since the last logged one, or none if this one is left out too.
-    fn passes(&self, refusal: Refusal, now: Timestamp) -> Option<u64> {
+    /// How many lines for this reason were left out since the last one, or none if this one is left out too.
+    pub(crate) fn passes(&self, reason: K, now: Timestamp) -> Option<u64> {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(logged) = log.get_mut(&refusal) else {
-            log.insert(refusal, Logged { at: now, left_out: 0 });
+        let Some(logged) = log.get_mut(&reason) else {
+            log.insert(reason, Logged { at: now, left_out: 0 });
             return Some(0);
         };
         // A clock that was set back must not silence a reason until it has caught up.
@@ -284,7 +315,7 @@ mod tests {
 
     #[test]
     fn one_refusal_a_second_is_logged_for_each_reason_with_the_number_of_the_others() {
-        let log = RefusalLog::default();
+        let log = RateLimited::default();
         let at = |millis: u64| Timestamp::from_millis(1_800_000_000_000 + millis);
         assert_eq!(log.passes(Refusal::NotAToken, at(0)), Some(0));
         for millis in 1..1000 {

@@ -38,6 +38,8 @@ pub struct OpenedToken {
     pub asked: Vec<(String, QuestionKind)>,
     /// Whether the handler waits in memory for the answers and is not called again with them.
     pub waits: bool,
+    /// The instance on which it waits, if the server has a relay.
+    pub instance: Option<String>,
     /// The answers of earlier rounds: the content as JSON, or how the question was refused.
     pub settled: Vec<(String, Result<String, &'static str>)>,
     /// The effects that have run, by name, with their values as JSON; a failed attempt as `!` and its failure as JSON.
@@ -68,6 +70,10 @@ impl OpenedToken {
         let envelope = Envelope::from_bytes(&plaintext)?;
         let spilled = matches!(envelope.resume, Resume::Spilled(_));
         let saved = envelope.resume.journal_json();
+        let instance = match &envelope.resume {
+            Resume::FrameAt(instance) => Some(instance.clone()),
+            _ => None,
+        };
         let (waits, settled, onces, state, entries) = match envelope.resume {
             Resume::Handler(kept) | Resume::Posed(kept, _) => (false, kept.settled, kept.onces, kept.state, None),
             Resume::Frame | Resume::FrameAt(_) => (true, vec![], vec![], None, None),
@@ -97,6 +103,7 @@ impl OpenedToken {
             arguments: envelope.binding.arguments,
             asked: envelope.asked.into_iter().map(|asked| (asked.key, asked.kind)).collect(),
             waits,
+            instance,
             settled: settled.collect(),
             onces,
             journal: entries.iter().flat_map(Entries::iter).map(|entry| format!("{entry:?}")).collect(),
@@ -147,8 +154,10 @@ impl fmt::Display for OpenedToken {
         for (place, entry) in self.journal.iter().enumerate() {
             writeln!(f, "journal {place:>2} {}", Escaped(entry))?;
         }
-        if self.waits {
-            writeln!(f, "handler    waits in memory")?;
+        match &self.instance {
+            Some(instance) => writeln!(f, "handler    waits in memory of the instance {}", Escaped(instance))?,
+            None if self.waits => writeln!(f, "handler    waits in memory")?,
+            None => {}
         }
         let state = if self.spilled { "in the ledger" } else { self.state.as_deref().unwrap_or("none") };
         write!(f, "state      {}", Escaped(state))
@@ -175,6 +184,7 @@ mod tests {
             arguments: digest,
             asked: vec![(bad.clone(), QuestionKind::Form)],
             waits: false,
+            instance: Some(bad.clone()),
             settled: vec![(bad.clone(), Ok(bad.clone()))],
             onces: vec![(bad.clone(), bad.clone())],
             journal: vec![bad.clone()],

@@ -21,7 +21,7 @@ use crate::{
     server::{
         engine::{answer::Received, frames::Slot, poll},
         policy::{
-            error::{Failure, FlowError, Meaning},
+            error::{Failure, FlowError},
             notes::Notes,
             observe::{Outcome, Station},
         },
@@ -214,10 +214,10 @@ impl Driver {
         match polled {
             Ok(Poll::Pending) => None,
             Ok(Poll::Ready(Ok(result))) => Some(Ending::Returned(Ok(result))),
-            Ok(Poll::Ready(Err(error))) => {
-                let meaning = self.notes.as_ref().map_or(Meaning::Final, |notes| notes.meaning(&error));
-                Some(Ending::Returned(Err(Failure { error, meaning })))
-            }
+            Ok(Poll::Ready(Err(error))) => Some(Ending::Returned(Err(match &self.notes {
+                Some(notes) => notes.failure(error),
+                None => Failure::is_reply(error),
+            }))),
             Err(_) => Some(Ending::Panicked),
         }
     }

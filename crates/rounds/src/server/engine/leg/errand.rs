@@ -54,7 +54,10 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     match caught(played).instrument(span).await {
         Ok(response) => Reply::encode(Ok(&response)),
         Err(Stop { outcome: Outcome::Cancelled, .. }) => None,
-        Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+        Err(mut stop) => {
+            leg.failed(&mut stop);
+            Reply::encode::<X::Response>(Err(&stop.error))
+        }
     }
 }
 

@@ -33,7 +33,10 @@ impl Leg<'_> {
     ) -> Result<X::Response, Stop> {
         let (minted, concluded) = match concluded {
             Ok((minted, response)) => (minted, Ok(response)),
-            Err(stop) => (None, Err(stop)),
+            Err(mut stop) => {
+                self.name_flow(&mut stop);
+                (None, Err(stop))
+            }
         };
         let reply = match &concluded {
             Err(stop) if stop.reopens() => {

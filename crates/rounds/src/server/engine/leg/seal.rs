@@ -64,11 +64,11 @@ impl Leg<'_> {
             Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
             Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
             Step::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
-            Step::Ended(Ending::Returned(Err(Failure { meaning: meaning @ Meaning::Unreadable, .. }))) => {
+            Step::Ended(Ending::Returned(Err(Failure { meaning: meaning @ Meaning::Unreadable, cause, .. }))) => {
                 // One that can read its state, as after a rollback, may still go on.
-                return Err(Stop { meaning, ..self.refuse(Refusal::HandlerState) });
+                return Err(Stop { meaning, cause, ..self.refuse(Refusal::HandlerState) });
             }
-            Step::Ended(Ending::Returned(Err(Failure { meaning: Meaning::InWords, error }))) => {
+            Step::Ended(Ending::Returned(Err(Failure { meaning: Meaning::InWords, error, .. }))) => {
                 return Ok((None, X::Response::in_words(error)?));
             }
             Step::Ended(Ending::Returned(returned)) => {

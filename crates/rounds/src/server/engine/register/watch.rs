@@ -7,9 +7,12 @@ use std::{
 
 use super::super::core::Core;
 use crate::{
-    server::ledger::{
-        LedgerError,
-        register::{Changed, FlowStatus, Register, Watch},
+    server::{
+        ledger::{
+            LedgerError,
+            register::{Changed, FlowStatus, Register, Watch},
+        },
+        policy::error::with_sources,
     },
     shared::clock::{Clock, Timestamp},
 };
@@ -80,7 +83,7 @@ async fn watch(core: Weak<Core>, clock: Arc<dyn Clock>) {
                         None => return,
                     };
                     if let Err(error) = swept {
-                        tracing::warn!(target: "rounds", %error, "the register could not be swept; the next sweep may do it");
+                        tracing::warn!(target: "rounds", error = with_sources(&error), "the register could not be swept; the next sweep may do it");
                     }
                     sweep = clock.sleep(core.next_sweep());
                 }
