@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Client;
-use rounds::ledger::kit::Shares;
+use rounds::ledger::kit::{Freeing, Shares};
 
 use crate::{
     connection::{Away, Connection},
@@ -18,12 +18,19 @@ pub struct RedisLedgerBuilder {
     timeout: Duration,
     anonymous_bytes: Option<usize>,
     principal_bytes: Option<usize>,
+    freeing_bytes: usize,
 }
 
 impl RedisLedgerBuilder {
     pub(crate) fn new(url: String) -> Self {
-        let (anonymous_bytes, principal_bytes) = (None, None);
-        Self { url, prefix: "rounds".to_owned(), timeout: Duration::from_secs(1), anonymous_bytes, principal_bytes }
+        Self {
+            url,
+            prefix: "rounds".to_owned(),
+            timeout: Duration::from_secs(1),
+            anonymous_bytes: None,
+            principal_bytes: None,
+            freeing_bytes: Freeing::BYTES,
+        }
     }
 
     /// Sets the prefix of every key, which a colon follows: `rounds` by default. Services that share a Redis need
@@ -55,6 +62,14 @@ impl RedisLedgerBuilder {
         self
     }
 
+    /// Sets how many bytes the claims may take in this process that wait to be freed, because Redis did not confirm that
+    /// they were taken or released: 32 MiB by default, which is enough for tens of thousands. If Redis is away and more
+    /// claims have to be freed, their leases have to lapse, and the log says how many.
+    pub fn freeing_bytes(mut self, bytes: usize) -> Self {
+        self.freeing_bytes = bytes;
+        self
+    }
+
     /// Connects, and checks that this Redis keeps claims.
     ///
     /// # Errors
@@ -74,7 +89,7 @@ impl RedisLedgerBuilder {
             self.anonymous_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 2),
             self.principal_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 10),
         );
-        Ok(RedisLedger::on(connection, &self.prefix, shares))
+        Ok(RedisLedger::on(connection, &self.prefix, shares, Freeing::new(self.freeing_bytes)))
     }
 }
 

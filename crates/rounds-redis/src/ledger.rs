@@ -7,14 +7,10 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Retention, Spill,
         documents::Documents,
-        kit::{Shares, Waiter, Waiting},
+        kit::{Freeing, Shares, Unconfirmed, Waiter, Waiting, until_changed},
     },
     register::{FlowChange, Register},
     time::{BoxFuture, Timestamp},
-};
-use tokio::{
-    sync::Semaphore,
-    time::{sleep, timeout},
 };
 
 use crate::{
@@ -24,21 +20,8 @@ use crate::{
     scripts,
 };
 
-/// First and longest pause between two looks of a waiting leg at its claim.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
-
 /// How long a waiter counts after its last look: far longer than the longest pause.
 const COUNTS: Duration = Duration::from_secs(3);
-
-/// Bytes that a round counts against a share, including its reply and its effects.
-const ROUND_BYTES: usize = 2 << 10;
-
-/// How long releasing a claim is retried: longer than most leases.
-const GIVING_BACK: Duration = Duration::from_secs(60);
-
-/// Limit on the claims that are being freed in the background: this many whose owner never learned of them, and this
-/// many whose release failed. It bounds the load on a Redis that has just come back.
-const GIVEN_BACK: usize = 1000;
 
 /// Keeps claims, replies and the other records of a flow in Redis, for all instances of a server.
 ///
@@ -48,8 +31,8 @@ const GIVEN_BACK: usize = 1000;
 ///
 /// Each call ends within [the timeout](RedisLedgerBuilder::timeout). If it fails, the leg ends with a retryable error,
 /// and nothing runs that could not be claimed. The ledger reconnects by itself. A claim whose reply was lost, or whose
-/// release failed, is freed in the background as soon as Redis can be reached, within its lease or a minute. Up to a
-/// thousand of each kind are freed at the same time.
+/// release failed, is freed in the background as soon as Redis can be reached, within its lease or a minute. [A limit in
+/// bytes](RedisLedgerBuilder::freeing_bytes) bounds how many claims wait for that.
 ///
 /// # One caller among many
 ///
@@ -69,10 +52,7 @@ pub struct RedisLedger {
     /// Identifies the waiters of this process.
     instance: [u8; 16],
     waiting: Waiting,
-    /// Permits for freeing claims whose owner never learned of them.
-    abandoned: Arc<Semaphore>,
-    /// Permits for freeing claims whose release failed.
-    released: Arc<Semaphore>,
+    freeing: Freeing,
     pub(crate) shares: Arc<Shares>,
 }
 
@@ -114,14 +94,13 @@ impl RedisLedger {
         }
     }
 
-    pub(crate) fn on(connection: Connection, prefix: &str, shares: Shares) -> Self {
+    pub(crate) fn on(connection: Connection, prefix: &str, shares: Shares, freeing: Freeing) -> Self {
         Self {
             connection: Arc::new(connection),
             prefix: prefix.into(),
             instance: random(),
             waiting: Waiting::default(),
-            abandoned: Arc::new(Semaphore::new(GIVEN_BACK)),
-            released: Arc::new(Semaphore::new(GIVEN_BACK)),
+            freeing,
             shares: Arc::new(shares),
         }
     }
@@ -161,7 +140,7 @@ impl RedisLedger {
         call.arg(bid.answers.as_bytes()).arg(millis(now)).arg(kept_until(bid.keep)).arg(millis(now + bid.lease));
         call.arg(orphaned(bid.orphan)).arg(&claimant).arg(&self.instance).arg(COUNTS.as_millis() as u64);
         let counts = matches!(id.what, ClaimKind::Round(_));
-        let room = if counts { self.shares.has_room(bid.keep, ROUND_BYTES) } else { Ok(()) };
+        let room = if counts { self.shares.has_room(bid.keep, Shares::ROUND_BYTES) } else { Ok(()) };
         call.arg(u8::from(room.is_ok()));
         match &register {
             Some(Some(change)) => self.add_change(&mut call, change),
@@ -171,31 +150,28 @@ impl RedisLedger {
         // Registered before the call: if the owner releases the round right after Redis has reported it as running, it
         // must find a waiter.
         let waiter = self.waiting.enter(id);
-        match self.call::<Value>(&call).await {
-            Ok(answer) => match self.claimed(id, answer, waiter)? {
-                Some(claimed) => {
-                    if counts && matches!(claimed, Claimed::Fresh { .. }) {
-                        self.shares.add(bid.keep, ROUND_BYTES);
-                    }
-                    Ok(claimed)
-                }
-                None => Err(room.err().unwrap_or_else(|| Away::Garbage.into())),
-            },
-            Err(away) => {
-                // The claim may have been taken without this caller knowing. The call may still arrive late, so it is
-                // looked for more than once.
-                let change = register.flatten().map(given_up);
-                let script = if change.is_some() { &scripts::register::ABANDON } else { &scripts::ABANDON };
-                let mut abandon = script.prepare_invoke();
-                abandon.key(self.key(id)).arg(&claimant);
-                if let Some(change) = &change {
-                    self.add_change(&mut abandon, change);
-                }
-                let within = bid.lease.max(GIVING_BACK);
-                self.give_back(&self.abandoned, id, abandon, within, |found| found == 1);
-                Err(away.into())
-            }
+        // If the reply is lost, the claim may have been taken without this caller knowing.
+        let unconfirmed = Unconfirmed::new(|| self.abandon(id, claimant, bid.lease, register.flatten().map(given_up)));
+        let answer = self.call::<Value>(&call).await?;
+        unconfirmed.confirm();
+        let Some(claimed) = self.claimed(id, answer, waiter)? else {
+            return Err(room.err().unwrap_or_else(|| Away::Garbage.into()));
+        };
+        if counts && matches!(claimed, Claimed::Fresh { .. }) {
+            self.shares.add(bid.keep, Shares::ROUND_BYTES);
         }
+        Ok(claimed)
+    }
+
+    /// Frees a claim whose claimant never learned of it, with the record of the flow if the server keeps a register.
+    fn abandon(&self, id: ClaimId, claimant: [u8; 16], lease: Duration, change: Option<FlowChange>) {
+        let script = if change.is_some() { &scripts::register::ABANDON } else { &scripts::ABANDON };
+        let mut call = script.prepare_invoke();
+        call.key(self.key(id)).arg(&claimant);
+        if let Some(change) = &change {
+            self.add_change(&mut call, change);
+        }
+        self.free(id, call, change.as_ref(), lease.max(Freeing::WITHIN), |found| found == 1);
     }
 
     /// Settles a claim, with the record of the flow if the server keeps a register.
@@ -208,9 +184,6 @@ impl RedisLedger {
         spent: Vec<ClaimId>,
         change: Option<FlowChange>,
     ) -> Result<bool, LedgerError> {
-        if let Some(Spill { keep, state, .. }) = &spill {
-            self.shares.has_room(*keep, state.len())?;
-        }
         let call = |again: bool| {
             let script = if change.is_some() { &scripts::register::SETTLE } else { &scripts::SETTLE };
             let mut call = script.prepare_invoke();
@@ -228,10 +201,9 @@ impl RedisLedger {
             }
             call
         };
-        let settled = yes_or_no(self.connection.call(&call(false), &call(true)).await?)?;
-        if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
-            self.shares.add(keep, state.len());
-        }
+        let added = change.iter().map(|change| change.counted(false)).chain(spill.as_ref().map(Spill::counted));
+        let step = async { yes_or_no(self.connection.call(&call(false), &call(true)).await?) };
+        let settled = self.shares.count(added, step).await?;
         self.waiting.wake(id);
         Ok(settled)
     }
@@ -257,7 +229,7 @@ impl RedisLedger {
         }
         let released = self.call(&call).await;
         if released.is_err() && !unless_awaited {
-            self.give_back(&self.released, id, call, GIVING_BACK, |_| true);
+            self.free(id, call, change.as_ref(), Freeing::WITHIN, |_| true);
         }
         let kept = yes_or_no(released?)?;
         if !kept {
@@ -294,44 +266,28 @@ impl RedisLedger {
     async fn changed(self, id: ClaimId, waiter: Waiter) {
         let mut call = scripts::WAIT.prepare_invoke();
         call.key(self.key(id)).key(self.waiters_key(id)).arg(&self.instance).arg(COUNTS.as_millis() as u64);
-        let (mut pause, longest) = LOOKS;
-        loop {
-            tokio::select! {
-                () = waiter.woken() => return,
-                () = sleep(pause) => {}
-            }
-            if !matches!(self.call(&call).await, Ok(1)) {
-                return;
-            }
-            pause = (pause * 2).min(longest);
-        }
+        until_changed(waiter, async || matches!(self.call(&call).await, Ok(1))).await;
     }
 
-    /// Frees a claim in the background: repeats the call until one has `done` it. If too many claims are being freed
-    /// already, their leases have to lapse instead.
-    fn give_back(
+    /// Frees a claim in the background: repeats the call until one has `done` it.
+    fn free(
         &self,
-        room: &Arc<Semaphore>,
         id: ClaimId,
         call: ScriptInvocation<'static>,
+        change: Option<&FlowChange>,
         within: Duration,
         done: fn(i64) -> bool,
     ) {
-        let Ok(permit) = room.clone().try_acquire_owned() else { return };
-        let ledger = self.clone();
-        let giving_back = async move {
-            let mut pause = Duration::from_millis(100);
-            loop {
-                sleep(pause).await;
-                if ledger.call(&call).await.is_ok_and(done) {
-                    return ledger.waiting.wake(id);
+        let (ledger, call) = (self.clone(), Arc::new(call));
+        self.freeing.free(change.map_or(0, |change| change.bytes(true)), within, move || {
+            let (ledger, call) = (ledger.clone(), call.clone());
+            Box::pin(async move {
+                let is_free = done(ledger.call(&call).await?);
+                if is_free {
+                    ledger.waiting.wake(id);
                 }
-                pause = (pause * 2).min(Duration::from_secs(1));
-            }
-        };
-        tokio::spawn(async move {
-            let _ = timeout(within, giving_back).await;
-            drop(permit);
+                Ok(is_free)
+            })
         });
     }
 }
@@ -343,17 +299,14 @@ impl fmt::Debug for RedisLedger {
 }
 
 impl Ledger for RedisLedger {
-    fn spill(&self, Spill { id, keep, state }: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
+    fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            self.shares.has_room(keep, state.len())?;
+            let Spill { id, keep, state } = &spill;
             let mut call = scripts::SPILL.prepare_invoke();
-            call.key(self.key(id)).arg(millis(keep.now)).arg(kept_until(keep)).arg(&state[..]);
-            match self.call(&call).await? {
-                1 => {
-                    self.shares.add(keep, state.len());
-                    Ok(())
-                }
-                _ => Err(Away::Garbage.into()),
+            call.key(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
+            match self.shares.count([spill.counted()], async { yes_or_no(self.call(&call).await?) }).await? {
+                true => Ok(()),
+                false => Err(Away::Garbage.into()),
             }
         })
     }
@@ -392,6 +345,16 @@ impl Ledger for RedisLedger {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        // A script, because that is what every step is.
+        Box::pin(async move {
+            let mut look = scripts::WAIT.prepare_invoke();
+            look.key(format!("{}:{{ready}}", self.prefix)).key(format!("{}:{{ready}}:w", self.prefix));
+            self.call::<i64>(look.arg(&self.instance).arg(0)).await?;
+            Ok(())
+        })
     }
 
     fn register(&self) -> Option<&dyn Register> {

@@ -21,9 +21,6 @@ use crate::{
     scripts::register as scripts,
 };
 
-/// Bytes that a record counts against a share, beside its parts.
-const RECORD_BYTES: usize = 1 << 10;
-
 /// The fewest and the most records that one call reads for a list.
 const READ: (usize, usize) = (100, 1000);
 
@@ -67,32 +64,18 @@ impl RedisLedger {
         };
     }
 
-    /// Whether a change fits into the share of its caller.
-    fn has_room(&self, change: &FlowChange, is_new: bool) -> Result<(), LedgerError> {
-        self.shares.has_room(retention(change), record_bytes(change, is_new))
-    }
-
-    fn count(&self, change: &FlowChange, is_new: bool) {
-        self.shares.add(retention(change), record_bytes(change, is_new));
-    }
-
     async fn begin_flow(&self, change: FlowChange, spill: Option<Spill>) -> Result<(), LedgerError> {
-        self.has_room(&change, true)?;
         let mut call = scripts::BEGIN.prepare_invoke();
         call.arg(u8::from(spill.is_some()));
         if let Some(Spill { id, keep, state }) = &spill {
-            self.shares.has_room(*keep, state.len())?;
             call.arg(self.key(*id)).arg(millis(keep.now)).arg(kept_until(*keep)).arg(&state[..]);
         }
         self.add_change(&mut call, &change);
-        if !yes_or_no(self.call(&call).await?)? {
-            return Err(Away::Garbage.into());
+        let added = [change.counted(true)].into_iter().chain(spill.as_ref().map(Spill::counted));
+        match self.shares.count(added, async { yes_or_no(self.call(&call).await?) }).await? {
+            true => Ok(()),
+            false => Err(Away::Garbage.into()),
         }
-        self.count(&change, true);
-        if let Some(Spill { keep, state, .. }) = &spill {
-            self.shares.add(*keep, state.len());
-        }
-        Ok(())
     }
 
     async fn get_flow(&self, id: FlowId, now: Timestamp) -> Result<Option<FlowRecord>, LedgerError> {
@@ -223,18 +206,9 @@ fn changed(message: &[u8]) -> Option<Changed> {
     Some(Changed { id: str::from_utf8(id).ok()?.parse().ok()?, status: status(letter)? })
 }
 
-fn retention(change: &FlowChange) -> Retention {
-    Retention { now: change.entry.at, until: change.summary.kept_until, share: change.share }
-}
-
 fn record_until(summary: &FlowSummary) -> u64 {
     let keep = Retention { now: summary.changed, until: summary.kept_until, share: Default::default() };
     kept_until(keep)
-}
-
-fn record_bytes(change: &FlowChange, is_new: bool) -> usize {
-    let part = change.part.as_ref().map_or(0, |part| part.sealed.len());
-    if is_new { RECORD_BYTES + part } else { part }
 }
 
 pub(crate) fn letter(status: FlowStatus) -> &'static str {
@@ -337,15 +311,7 @@ impl Register for RedisLedger {
         spent: Vec<ClaimId>,
         change: FlowChange,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            self.has_room(&change, false)?;
-            let counted = change.clone();
-            let settled = self.settle_round(id, fence, reply, spill, spent, Some(change)).await?;
-            if settled {
-                self.count(&counted, false);
-            }
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, Some(change)))
     }
 
     fn release_with(

@@ -121,6 +121,10 @@ impl Relay for RedisRelay {
         Box::pin(async move { self.publish(&to, &message).await.map_err(RelayError::new) })
     }
 
+    fn hears(&self) -> bool {
+        self.standing.is_subscribed()
+    }
+
     fn open(&self, inbox: Inbox) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         *listening = match std::mem::replace(&mut *listening, Listening::Between) {

@@ -153,6 +153,11 @@ impl Standing {
         }
     }
 
+    /// Whether this instance is subscribed, as far as is known.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        !matches!(*self.stands(), Stands::Not)
+    }
+
     fn lost(&self) {
         *self.stands() = Stands::Not;
     }

@@ -1,38 +1,18 @@
-//! What both ledgers do alike: how claims are written as columns, how long legs wait, and how claims are freed in the
-//! background.
+//! What both ledgers do alike: how claims are written as columns, and when expired ones are removed.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rounds::{
-    ledger::{ClaimId, ClaimKind, ClaimRequest, OwnerLost, Retention, kit::Waiter},
+    ledger::{ClaimId, ClaimKind, ClaimRequest, OwnerLost, Retention},
     time::Timestamp,
 };
-use tokio::{
-    runtime::Handle,
-    sync::Semaphore,
-    time::{sleep, timeout},
-};
-
-/// Bytes that a round counts against a share, including its reply and its effects.
-pub(crate) const ROUND_BYTES: usize = 2 << 10;
+use tokio::time::sleep;
 
 /// Default limits on the bytes of all callers without a principal, and of one principal.
 pub(crate) const SHARES: (usize, usize) = (512 << 20, 102 << 20);
 
 /// How long a waiter counts after it was registered: far longer than the longest pause between two looks.
 pub(crate) const COUNTS_MILLIS: i64 = 3000;
-
-/// First and longest pause between two looks of a waiting leg at its claim.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
-
-/// How long freeing a claim is retried: longer than most leases.
-pub(crate) const GIVING_BACK: Duration = Duration::from_secs(60);
-
-/// Limit on the claims that are being freed in the background at the same time.
-pub(crate) const GIVEN_BACK: usize = 1000;
 
 /// Mean pause between two sweeps of an instance. Each waits a random part of twice this time, so that the instances of a
 /// fleet do not sweep together.
@@ -138,46 +118,6 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 pub(crate) fn first_fence() -> i64 {
     let [a, b, c] = random();
     i64::from(u32::from_be_bytes([0, a, b, c])) + 1
-}
-
-/// Resolves when a claim may have stopped running: it was settled or released here, or a look at the store says so or
-/// fails.
-pub(crate) async fn changed<F: Future<Output = bool>>(waiter: Waiter, is_running: impl Fn() -> F) {
-    let (mut pause, longest) = LOOKS;
-    loop {
-        tokio::select! {
-            () = waiter.woken() => return,
-            () = sleep(pause) => {}
-        }
-        if !is_running().await {
-            return;
-        }
-        pause = (pause * 2).min(longest);
-    }
-}
-
-/// Frees a claim in the background: repeats the attempt until one succeeds. If too many claims are being freed already,
-/// their leases have to lapse instead.
-pub(crate) fn give_back<F: Future<Output = bool> + Send + 'static>(
-    room: &Arc<Semaphore>,
-    within: Duration,
-    mut attempt: impl FnMut() -> F + Send + 'static,
-) {
-    let (Ok(permit), Ok(runtime)) = (room.clone().try_acquire_owned(), Handle::try_current()) else { return };
-    runtime.spawn(async move {
-        let giving_back = async {
-            let mut pause = Duration::from_millis(100);
-            loop {
-                sleep(pause).await;
-                if attempt().await {
-                    return;
-                }
-                pause = (pause * 2).min(Duration::from_secs(1));
-            }
-        };
-        let _ = timeout(within, giving_back).await;
-        drop(permit);
-    });
 }
 
 /// Sweeps at random times, for as long as there is a ledger to sweep.

@@ -2,21 +2,13 @@
 
 use rounds::{
     FlowId,
-    ledger::{
-        Retention,
-        register::{
-            Changed, FlowChange, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowStatus, FlowSummary, Timeline,
-        },
-    },
+    ledger::register::{Changed, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowStatus, FlowSummary, Timeline},
     observe::Method,
     time::Timestamp,
 };
 use sqlx::{Database, Encode, QueryBuilder, Type};
 
 use crate::{claims::millis, error::StoreError};
-
-/// What a record counts against a share beside its parts: its columns, its timeline and its places in the indexes.
-pub(crate) const RECORD_BYTES: usize = 1536;
 
 /// A row: id, method, target, principal, created, changed, deadline, status, round, open, open until, kept until, owner,
 /// the owner's lease, keys, timeline.
@@ -135,17 +127,6 @@ impl Columns {
             lease: summary.owner.as_ref().and_then(|owner| owner.lease_until).map(millis),
         }
     }
-}
-
-/// The share that a change counts against, and for how long.
-pub(crate) fn keep(change: &FlowChange) -> Retention {
-    Retention { now: change.entry.at, until: change.summary.kept_until, share: change.share }
-}
-
-/// Bytes that a change adds to its caller's share.
-pub(crate) fn bytes(change: &FlowChange, is_new: bool) -> usize {
-    let part = change.part.as_ref().map_or(0, |part| part.sealed.len());
-    if is_new { RECORD_BYTES + change.summary.target.len() + part } else { part }
 }
 
 /// The rest of a statement that lists records: conditions, order and limit. Its text has constants only.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rounds::ledger::kit::Shares;
+use rounds::ledger::kit::{Freeing, Shares};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::{connections::Connections, ledger::PostgresLedger};
@@ -28,12 +28,13 @@ pub struct PostgresLedgerBuilder {
     timeout: Duration,
     anonymous_bytes: usize,
     principal_bytes: usize,
+    freeing_bytes: usize,
 }
 
 impl PostgresLedgerBuilder {
     pub(crate) fn new(url: String) -> Self {
         let (anonymous_bytes, principal_bytes) = SHARES;
-        Self { url, timeout: Duration::from_secs(1), anonymous_bytes, principal_bytes }
+        Self { url, timeout: Duration::from_secs(1), anonymous_bytes, principal_bytes, freeing_bytes: Freeing::BYTES }
     }
 
     /// Sets the timeout of one call to Postgres, including a reconnection: one second by default.
@@ -56,6 +57,14 @@ impl PostgresLedgerBuilder {
         self
     }
 
+    /// Sets how many bytes the claims may take in this process that wait to be freed, because Postgres did not confirm that they were
+    /// taken or released:
+    /// 32 MiB by default. If more claims have to be freed, their leases have to lapse, and the log says how many.
+    pub fn freeing_bytes(mut self, bytes: usize) -> Self {
+        self.freeing_bytes = bytes;
+        self
+    }
+
     /// Connects, checks that this Postgres keeps claims, and brings the schema up to date.
     ///
     /// # Errors
@@ -64,7 +73,8 @@ impl PostgresLedgerBuilder {
     /// create tables while they are missing, or has the schema of a newer version.
     pub async fn connect(self) -> Result<PostgresLedger, OpenError> {
         let connections = connections(&self.url, self.timeout).await?;
-        Ok(PostgresLedger::on(connections, Shares::new(self.anonymous_bytes, self.principal_bytes)))
+        let shares = Shares::new(self.anonymous_bytes, self.principal_bytes);
+        Ok(PostgresLedger::on(connections, shares, Freeing::new(self.freeing_bytes)))
     }
 }
 

@@ -6,13 +6,12 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
         documents::Documents,
-        kit::{Shares, Waiter, Waiting},
+        kit::{Freeing, Shares, Unconfirmed, Waiter, Waiting, until_changed},
         register::{FlowChange, Register},
     },
     time::{BoxFuture, Timestamp},
 };
 use sqlx::{FromRow, query_as};
-use tokio::sync::Semaphore;
 
 use super::{
     connect::PostgresLedgerBuilder,
@@ -20,10 +19,7 @@ use super::{
     register::{bind_change, bind_spill},
 };
 use crate::{
-    claims::{
-        Bid, GIVEN_BACK, GIVING_BACK, Kept, Key, ROUND_BYTES, changed, first_fence, give_back, millis, random,
-        released_state, sweep_at_random_times, what,
-    },
+    claims::{Bid, Kept, Key, first_fence, millis, random, released_state, sweep_at_random_times, what},
     error::{OpenError, StoreError},
 };
 
@@ -41,7 +37,8 @@ use crate::{
 ///
 /// Each call ends within [the timeout](PostgresLedgerBuilder::timeout). If it fails, the leg ends with a retryable error,
 /// and nothing runs that could not be claimed. The ledger reconnects by itself. A claim whose reply was lost, or whose
-/// release failed, is freed in the background as soon as Postgres can be reached, within its lease or a minute.
+/// release failed, is freed in the background as soon as Postgres can be reached, within its lease or a minute. [A limit
+/// in bytes](PostgresLedgerBuilder::freeing_bytes) bounds how many claims wait for that.
 ///
 /// # One caller among many
 ///
@@ -63,10 +60,7 @@ pub(super) struct Inner {
     instance: [u8; 16],
     pub(super) waiting: Waiting,
     pub(super) shares: Shares,
-    /// Permits for freeing claims whose owner never learned of them.
-    abandoned: Arc<Semaphore>,
-    /// Permits for retrying releases that failed.
-    released: Arc<Semaphore>,
+    freeing: Freeing,
 }
 
 /// The reply to a request for a claim.
@@ -94,15 +88,8 @@ impl PostgresLedger {
         PostgresLedgerBuilder::new(url.into())
     }
 
-    pub(super) fn on(connections: Connections, shares: Shares) -> Self {
-        let inner = Arc::new(Inner {
-            connections,
-            instance: random(),
-            waiting: Waiting::default(),
-            shares,
-            abandoned: Arc::new(Semaphore::new(GIVEN_BACK)),
-            released: Arc::new(Semaphore::new(GIVEN_BACK)),
-        });
+    pub(super) fn on(connections: Connections, shares: Shares, freeing: Freeing) -> Self {
+        let inner = Arc::new(Inner { connections, instance: random(), waiting: Waiting::default(), shares, freeing });
         tokio::spawn(sweep_at_random_times(Arc::downgrade(&inner), Inner::sweep));
         Self(inner)
     }
@@ -120,18 +107,19 @@ impl PostgresLedger {
         of_flow: Option<Option<FlowChange>>,
     ) -> Result<Claimed, LedgerError> {
         let counts = matches!(id.what, ClaimKind::Round(_));
-        let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
+        let room = if counts { self.0.shares.has_room(request.keep, Shares::ROUND_BYTES) } else { Ok(()) };
         let (bid, claimant) = (Bid::of(&request), random());
         // Registered before the call: if the owner releases the round right after it was seen running, it must find a
         // waiter.
         let waiter = self.0.waiting.enter(id);
-        let mut unclaimed = Unclaimed { ledger: &self.0, id, claimant, request, is_known: false };
+        // If the reply is lost, the claim may have been taken without this caller knowing.
+        let unconfirmed = Unconfirmed::new(|| self.abandon(id, claimant, &request));
         let reply = self.0.claim(id, &bid, claimant, room.is_ok(), of_flow.as_ref()).await?;
-        unclaimed.is_known = true;
+        unconfirmed.confirm();
         let claimed = match (reply.outcome.as_str(), reply.fence) {
             ("fresh", Some(fence)) => {
                 if counts {
-                    self.0.shares.add(request.keep, ROUND_BYTES);
+                    self.0.shares.add(request.keep, Shares::ROUND_BYTES);
                 }
                 Claimed::Fresh { fence: fence.try_into().map_err(|_| StoreError::Garbage)?, spilled: reply.content }
             }
@@ -154,13 +142,9 @@ impl PostgresLedger {
         spent: Vec<ClaimId>,
         change: Option<FlowChange>,
     ) -> Result<bool, LedgerError> {
-        if let Some(Spill { keep, state, .. }) = &spill {
-            self.0.shares.has_room(*keep, state.len())?;
-        }
-        let settled = self.0.settle(id, fence, reply, spill.as_ref(), &spent, change.as_ref()).await?;
-        if let Some(Spill { keep, state, .. }) = spill.filter(|_| settled) {
-            self.0.shares.add(keep, state.len());
-        }
+        let added = change.iter().map(|change| change.counted(false)).chain(spill.as_ref().map(Spill::counted));
+        let step = self.0.settle(id, fence, reply, spill.as_ref(), &spent, change.as_ref());
+        let settled = self.0.shares.count(added, step).await?;
         self.0.waiting.wake(id);
         Ok(settled)
     }
@@ -178,16 +162,14 @@ impl PostgresLedger {
         }
         let released = self.0.release(id, fence, orphan, unless_awaited, change.as_ref()).await;
         if released.is_err() && !unless_awaited {
-            let ledger = self.0.clone();
-            give_back(&self.0.released, GIVING_BACK, move || {
+            let (ledger, bytes) = (self.0.clone(), change.as_ref().map_or(0, |change| change.bytes(true)));
+            self.0.freeing.free(bytes, Freeing::WITHIN, move || {
                 let (ledger, change) = (ledger.clone(), change.clone());
-                async move {
-                    let freed = ledger.release(id, fence, orphan, false, change.as_ref()).await.is_ok();
-                    if freed {
-                        ledger.waiting.wake(id);
-                    }
-                    freed
-                }
+                Box::pin(async move {
+                    ledger.release(id, fence, orphan, false, change.as_ref()).await?;
+                    ledger.waiting.wake(id);
+                    Ok(true)
+                })
             });
         }
         let kept = released?;
@@ -202,36 +184,21 @@ impl PostgresLedger {
             let ledger = self.0.clone();
             async move { ledger.look(id).await.unwrap_or(false) }
         };
-        changed(waiter, is_running).await;
+        until_changed(waiter, is_running).await;
     }
-}
 
-/// A request for a claim whose reply has not arrived. If it never does, the claim may have been taken without its caller
-/// knowing, and is freed in the background.
-struct Unclaimed<'a> {
-    ledger: &'a Arc<Inner>,
-    id: ClaimId,
-    claimant: [u8; 16],
-    request: ClaimRequest,
-    is_known: bool,
-}
-
-impl Drop for Unclaimed<'_> {
-    fn drop(&mut self) {
-        if self.is_known {
-            return;
-        }
-        let (ledger, id, claimant) = (self.ledger.clone(), self.id, self.claimant);
-        // The call may still arrive late, so it is looked for more than once.
-        give_back(&self.ledger.abandoned, self.request.lease.max(GIVING_BACK), move || {
+    /// Frees a claim whose claimant never learned of it.
+    fn abandon(&self, id: ClaimId, claimant: [u8; 16], request: &ClaimRequest) {
+        let ledger = self.0.clone();
+        self.0.freeing.free(0, request.lease.max(Freeing::WITHIN), move || {
             let ledger = ledger.clone();
-            async move {
-                let freed = ledger.abandon(id, claimant).await.unwrap_or(false);
-                if freed {
+            Box::pin(async move {
+                let is_free = ledger.abandon(id, claimant).await?;
+                if is_free {
                     ledger.waiting.wake(id);
                 }
-                freed
-            }
+                Ok(is_free)
+            })
         });
     }
 }
@@ -373,10 +340,8 @@ where
 impl Ledger for PostgresLedger {
     fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            self.0.shares.has_room(spill.keep, spill.state.len())?;
-            self.0.spill(&spill).await?;
-            self.0.shares.add(spill.keep, spill.state.len());
-            Ok(())
+            let step = async { self.0.spill(&spill).await.map(|()| true) };
+            self.0.shares.count([spill.counted()], step).await.map(drop)
         })
     }
 
@@ -407,6 +372,10 @@ impl Ledger for PostgresLedger {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(async move { Ok(self.0.is(|_| query_as("SELECT true")).await.map(drop)?) })
     }
 
     fn register(&self) -> Option<&dyn Register> {

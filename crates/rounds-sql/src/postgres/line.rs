@@ -124,6 +124,11 @@ impl Standing {
         self.steady_from().is_some_and(|from| from <= Instant::now())
     }
 
+    /// Whether this instance is connected, as far as is known.
+    pub(super) fn is_connected(&self) -> bool {
+        self.steady_from().is_some()
+    }
+
     fn lost(&self) {
         *self.steady_from() = None;
     }

@@ -34,12 +34,6 @@ const COLUMNS: &str = "SELECT flow, method, target, principal, created, changed,
 impl Register for PostgresLedger {
     fn begin(&self, change: FlowChange, spill: Option<Spill>) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            let (keep, bytes) = (flows::keep(&change), flows::bytes(&change, true));
-            self.0.shares.has_room(keep, bytes)?;
-            let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
-            if let Some((keep, bytes)) = spilled {
-                self.0.shares.has_room(keep, bytes)?;
-            }
             let first = first_fence();
             let begin = |_| -> Call<(i32,)> {
                 let call = query_as(
@@ -48,12 +42,9 @@ impl Register for PostgresLedger {
                 );
                 bind_spill(bind_change(call, Some(&change)), spill.as_ref()).bind(first)
             };
-            self.0.connections.call(begin).await?;
-            self.0.shares.add(keep, bytes);
-            if let Some((keep, bytes)) = spilled {
-                self.0.shares.add(keep, bytes);
-            }
-            Ok(())
+            let added = [change.counted(true)].into_iter().chain(spill.as_ref().map(Spill::counted));
+            let step = async { self.0.connections.call(begin).await.map(|_| true) };
+            self.0.shares.count(added, step).await.map(drop)
         })
     }
 
@@ -75,15 +66,7 @@ impl Register for PostgresLedger {
         spent: Vec<ClaimId>,
         change: FlowChange,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            let (keep, bytes) = (flows::keep(&change), flows::bytes(&change, false));
-            self.0.shares.has_room(keep, bytes)?;
-            let settled = self.settle_round(id, fence, reply, spill, spent, Some(change)).await?;
-            if settled {
-                self.0.shares.add(keep, bytes);
-            }
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, Some(change)))
     }
 
     fn release_with(

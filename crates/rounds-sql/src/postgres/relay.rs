@@ -132,6 +132,10 @@ impl Relay for PostgresRelay {
         Box::pin(async move { self.send(&to, &message).await.map_err(RelayError::new) })
     }
 
+    fn hears(&self) -> bool {
+        self.standing.is_connected()
+    }
+
     fn open(&self, inbox: Inbox) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         *listening = match std::mem::replace(&mut *listening, Listening::Between) {

@@ -6,12 +6,11 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, OwnerLost, Spill,
         documents::Documents,
-        kit::{Shares, Waiter, Waiting},
+        kit::{Freeing, Shares, Waiter, Waiting, until_changed},
         register::{FlowChange, Register},
     },
     time::{BoxFuture, Timestamp},
 };
-use tokio::sync::Semaphore;
 
 use super::{
     open::SqliteLedgerBuilder,
@@ -20,10 +19,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    claims::{
-        Bid, GIVEN_BACK, GIVING_BACK, Kept, Key, ROUND_BYTES, changed, give_back, millis, random, released_state,
-        sweep_at_random_times,
-    },
+    claims::{Bid, Kept, Key, millis, random, released_state, sweep_at_random_times},
     error::{OpenError, StoreError},
 };
 
@@ -65,8 +61,8 @@ pub(super) struct Inner {
     instance: [u8; 16],
     pub(super) waiting: Waiting,
     pub(super) shares: Shares,
-    /// Permits for retrying releases that failed.
-    released: Arc<Semaphore>,
+    /// For releases that failed.
+    freeing: Freeing,
 }
 
 impl SqliteLedger {
@@ -84,7 +80,7 @@ impl SqliteLedger {
         SqliteLedgerBuilder::new(file.into())
     }
 
-    pub(super) fn on(writer: Writer, reader: Reader, timeout: Duration, shares: Shares) -> Self {
+    pub(super) fn on(writer: Writer, reader: Reader, timeout: Duration, shares: Shares, freeing: Freeing) -> Self {
         let inner = Arc::new(Inner {
             writer,
             reader,
@@ -93,7 +89,7 @@ impl SqliteLedger {
             instance: random(),
             waiting: Waiting::default(),
             shares,
-            released: Arc::new(Semaphore::new(GIVEN_BACK)),
+            freeing,
         });
         tokio::spawn(sweep_at_random_times(Arc::downgrade(&inner), Inner::sweep));
         Self(inner)
@@ -111,7 +107,7 @@ impl SqliteLedger {
         of_flow: Option<OfFlow>,
     ) -> Result<Claimed, LedgerError> {
         let counts = matches!(id.what, ClaimKind::Round(_));
-        let room = if counts { self.0.shares.has_room(request.keep, ROUND_BYTES) } else { Ok(()) };
+        let room = if counts { self.0.shares.has_room(request.keep, Shares::ROUND_BYTES) } else { Ok(()) };
         let (key, bid, instance) = (Key::of(id), Bid::of(&request), self.0.instance);
         // Registered before the step: if the owner releases the round right after it was seen running, it must find a
         // waiter.
@@ -119,7 +115,7 @@ impl SqliteLedger {
         let claimed = match self.0.take(Step::Claim { key, bid, instance, fits: room.is_ok(), of_flow }).await? {
             Outcome::Fresh { fence, spilled } => {
                 if counts {
-                    self.0.shares.add(request.keep, ROUND_BYTES);
+                    self.0.shares.add(request.keep, Shares::ROUND_BYTES);
                 }
                 Claimed::Fresh { fence: fence.try_into().map_err(|_| StoreError::Garbage)?, spilled }
             }
@@ -144,17 +140,12 @@ impl SqliteLedger {
         spent: Vec<ClaimId>,
         change: Option<Box<FlowChange>>,
     ) -> Result<bool, LedgerError> {
-        let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
-        if let Some((keep, bytes)) = spilled {
-            self.0.shares.has_room(keep, bytes)?;
-        }
+        let counted = change.as_ref().map(|change| change.counted(false));
+        let added = counted.into_iter().chain(spill.as_ref().map(Spill::counted));
         let (key, spent) = (Key::of(id), spent.into_iter().map(Key::of).collect());
         let spill = spill.map(Spilled::of);
         let step = Step::Settle { key, fence: fence.into(), outcome: reply, spill, spent, change };
-        let settled = self.0.is(step).await?;
-        if let Some((keep, bytes)) = spilled.filter(|_| settled) {
-            self.0.shares.add(keep, bytes);
-        }
+        let settled = self.0.shares.count(added, self.0.is(step)).await?;
         self.0.waiting.wake(id);
         Ok(settled)
     }
@@ -172,16 +163,14 @@ impl SqliteLedger {
         }
         let released = self.0.is(self.0.release(id, fence, orphan, unless_awaited, change.clone())).await;
         if released.is_err() && !unless_awaited {
-            let ledger = self.0.clone();
-            give_back(&self.0.released, GIVING_BACK, move || {
+            let (ledger, bytes) = (self.0.clone(), change.as_ref().map_or(0, |change| change.bytes(true)));
+            self.0.freeing.free(bytes, Freeing::WITHIN, move || {
                 let (ledger, change) = (ledger.clone(), change.clone());
-                async move {
-                    let freed = ledger.is(ledger.release(id, fence, orphan, false, change)).await.is_ok();
-                    if freed {
-                        ledger.waiting.wake(id);
-                    }
-                    freed
-                }
+                Box::pin(async move {
+                    ledger.is(ledger.release(id, fence, orphan, false, change)).await?;
+                    ledger.waiting.wake(id);
+                    Ok(true)
+                })
             });
         }
         let kept = released?;
@@ -197,7 +186,7 @@ impl SqliteLedger {
             let ledger = self.0.clone();
             async move { ledger.is(look).await.unwrap_or(false) }
         };
-        changed(waiter, is_running).await;
+        until_changed(waiter, is_running).await;
     }
 }
 
@@ -248,11 +237,9 @@ impl Inner {
 impl Ledger for SqliteLedger {
     fn spill(&self, spill: Spill) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            let (keep, bytes) = (spill.keep, spill.state.len());
-            self.0.shares.has_room(keep, bytes)?;
-            self.0.is(Step::Spill(Spilled::of(spill))).await?;
-            self.0.shares.add(keep, bytes);
-            Ok(())
+            let added = [spill.counted()];
+            let step = async { self.0.is(Step::Spill(Spilled::of(spill))).await.map(|_| true) };
+            self.0.shares.count(added, step).await.map(drop)
         })
     }
 
@@ -288,6 +275,11 @@ impl Ledger for SqliteLedger {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         Box::pin(self.release_round(id, fence, orphan, unless_awaited, None))
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        // A sweep is a write: it fails where a claim would fail.
+        Box::pin(async move { Ok(self.0.is(Step::Sweep).await.map(drop)?) })
     }
 
     fn register(&self) -> Option<&dyn Register> {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rounds::ledger::kit::Shares;
+use rounds::ledger::kit::{Freeing, Shares};
 use sqlx::{
     ConnectOptions as _, Connection as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -33,12 +33,13 @@ pub struct SqliteLedgerBuilder {
     timeout: Duration,
     anonymous_bytes: usize,
     principal_bytes: usize,
+    freeing_bytes: usize,
 }
 
 impl SqliteLedgerBuilder {
     pub(crate) fn new(file: PathBuf) -> Self {
         let (anonymous_bytes, principal_bytes) = SHARES;
-        Self { file, timeout: Duration::from_secs(2), anonymous_bytes, principal_bytes }
+        Self { file, timeout: Duration::from_secs(2), anonymous_bytes, principal_bytes, freeing_bytes: Freeing::BYTES }
     }
 
     /// Sets how long a step waits for another process that writes to the file: two seconds by default.
@@ -58,6 +59,14 @@ impl SqliteLedgerBuilder {
     /// only the records that it created.
     pub fn principal_bytes(mut self, bytes: usize) -> Self {
         self.principal_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes the claims may take in this process that wait to be freed, because the step that releases them
+    /// failed:
+    /// 32 MiB by default. If more claims have to be freed, their leases have to lapse, and the log says how many.
+    pub fn freeing_bytes(mut self, bytes: usize) -> Self {
+        self.freeing_bytes = bytes;
         self
     }
 
@@ -83,6 +92,7 @@ impl SqliteLedgerBuilder {
             Reader::new(options),
             self.timeout,
             Shares::new(self.anonymous_bytes, self.principal_bytes),
+            Freeing::new(self.freeing_bytes),
         ))
     }
 }

@@ -13,25 +13,16 @@ use super::{
     ledger::SqliteLedger,
     steps::{OfFlow, Outcome, Spilled, Step},
 };
-use crate::{error::StoreError, flows};
+use crate::error::StoreError;
 
 /// The register is in the same file. [`watch`](Register::watch) tells of the changes that this process makes: processes
 /// that share the file list what the others do.
 impl Register for SqliteLedger {
     fn begin(&self, change: FlowChange, spill: Option<Spill>) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {
-            let (keep, bytes) = (flows::keep(&change), flows::bytes(&change, true));
-            self.0.shares.has_room(keep, bytes)?;
-            let spilled = spill.as_ref().map(|spill| (spill.keep, spill.state.len()));
-            if let Some((keep, bytes)) = spilled {
-                self.0.shares.has_room(keep, bytes)?;
-            }
-            self.0.is(Step::Begin { change: Box::new(change), spill: spill.map(Spilled::of) }).await?;
-            self.0.shares.add(keep, bytes);
-            if let Some((keep, bytes)) = spilled {
-                self.0.shares.add(keep, bytes);
-            }
-            Ok(())
+            let added = [change.counted(true)].into_iter().chain(spill.as_ref().map(Spill::counted));
+            let begin = Step::Begin { change: Box::new(change), spill: spill.map(Spilled::of) };
+            self.0.shares.count(added, async { self.0.is(begin).await.map(|_| true) }).await.map(drop)
         })
     }
 
@@ -54,15 +45,7 @@ impl Register for SqliteLedger {
         spent: Vec<ClaimId>,
         change: FlowChange,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
-        Box::pin(async move {
-            let (keep, bytes) = (flows::keep(&change), flows::bytes(&change, false));
-            self.0.shares.has_room(keep, bytes)?;
-            let settled = self.settle_round(id, fence, reply, spill, spent, Some(Box::new(change))).await?;
-            if settled {
-                self.0.shares.add(keep, bytes);
-            }
-            Ok(settled)
-        })
+        Box::pin(self.settle_round(id, fence, reply, spill, spent, Some(Box::new(change))))
     }
 
     fn release_with(

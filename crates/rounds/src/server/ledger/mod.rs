@@ -108,6 +108,15 @@ pub trait Ledger: Send + Sync + 'static {
         unless_awaited: bool,
     ) -> BoxFuture<'_, Result<bool, LedgerError>>;
 
+    /// Checks that the store can be reached, for [probes](crate::health::Health::ready). By default it can, as memory can.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Unavailable`] if it cannot.
+    fn check(&self) -> BoxFuture<'_, Result<(), LedgerError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// The [register](register::Register) that this ledger keeps beside its claims, if it keeps one. By default it keeps
     /// none, and a server that needs one [fails to build](crate::BuildError::NoRegister).
     fn register(&self) -> Option<&dyn register::Register> {
@@ -190,6 +199,13 @@ pub struct Spill {
     pub keep: Retention,
     /// The state.
     pub state: Vec<u8>,
+}
+
+impl Spill {
+    /// The share that the state counts against, and its bytes: see [`Shares::count`](kit::Shares::count).
+    pub fn counted(&self) -> (Retention, usize) {
+        (self.keep, self.state.len())
+    }
 }
 
 /// The outcome of a request for a claim.

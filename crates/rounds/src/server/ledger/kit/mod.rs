@@ -1,10 +1,13 @@
-//! Parts of a ledger on a store that several processes share: limits for each caller, and waiters that are woken.
+//! Parts of a ledger on a store that several processes share: limits for each caller, waiters that are woken, and claims
+//! that are freed in the background.
 //!
-//! They are for a crate that implements [`Ledger`](super::Ledger), and keep their counts in this process: neither needs a
+//! They are for a crate that implements [`Ledger`](super::Ledger), and keep their counts in this process: counting needs no
 //! call to the store.
 
+mod background;
 mod shares;
 mod waiting;
 
+pub use background::{Freeing, Unconfirmed, until_changed};
 pub use shares::Shares;
 pub use waiting::{Waiter, Waiting};

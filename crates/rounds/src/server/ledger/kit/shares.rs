@@ -24,6 +24,9 @@ struct Counted {
 }
 
 impl Shares {
+    /// Bytes that a round counts, including its reply and its effects.
+    pub const ROUND_BYTES: usize = 2 << 10;
+
     /// Limits for all callers without a principal together, and for each principal, in bytes.
     pub fn new(anonymous_limit: usize, principal_limit: usize) -> Self {
         Self { anonymous_limit, principal_limit, counted: Mutex::default() }
@@ -58,6 +61,27 @@ impl Shares {
         counted.forget(keep);
         *counted.bytes.entry(keep.share).or_default() += bytes;
         *counted.until.entry(due(keep)).or_default().entry(keep.share).or_default() += bytes;
+    }
+
+    /// Takes a step that adds these records, if all of them fit, and counts them if the step succeeds: if it returns true.
+    ///
+    /// # Errors
+    ///
+    /// [`LedgerError::Full`] if one does not fit: then the step is not taken. Otherwise the error of the step.
+    pub async fn count<E>(
+        &self,
+        added: impl IntoIterator<Item = (Retention, usize)> + Clone,
+        step: impl Future<Output = Result<bool, E>>,
+    ) -> Result<bool, LedgerError>
+    where
+        LedgerError: From<E>,
+    {
+        added.clone().into_iter().try_for_each(|(keep, bytes)| self.has_room(keep, bytes))?;
+        let is_done = step.await?;
+        if is_done {
+            added.into_iter().for_each(|(keep, bytes)| self.add(keep, bytes));
+        }
+        Ok(is_done)
     }
 
     fn counted(&self) -> MutexGuard<'_, Counted> {

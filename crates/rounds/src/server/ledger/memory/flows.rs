@@ -17,8 +17,7 @@ use super::{
 };
 use crate::{server::seal::FlowId, shared::clock::Timestamp};
 
-/// What a record counts beside its texts and parts: its columns, its timeline and its places in the indexes.
-const RECORD_BYTES: usize = 1536;
+const RECORD_BYTES: usize = FlowChange::RECORD_BYTES;
 
 /// How many expired records one step removes: more than it adds.
 const FORGOTTEN: usize = 4;
@@ -72,13 +71,10 @@ impl FlowTable {
     /// Whether there is space for this change.
     pub(super) fn make_room(&mut self, change: &FlowChange) -> Result<(), LedgerError> {
         self.sweep(change.entry.at, FORGOTTEN);
-        let part = change.part.as_ref().map_or(0, |part| part.sealed.len());
-        let more = match self.kept.contains_key(&change.summary.id) {
-            true if part == 0 => return Ok(()),
-            true => part,
-            false => RECORD_BYTES + change.summary.target.len() + part,
-        };
-        self.shares.fits(change.share, more)
+        match change.bytes(!self.kept.contains_key(&change.summary.id)) {
+            0 => Ok(()),
+            more => self.shares.fits(change.share, more),
+        }
     }
 
     /// Applies a change. Its space was checked before.

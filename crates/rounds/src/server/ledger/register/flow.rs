@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::PrincipalShare,
+    super::{PrincipalShare, Retention},
     timeline::{FlowStation, Timeline, TimelineEntry},
 };
 use crate::{
@@ -195,6 +195,23 @@ pub struct FlowChange {
     pub part: Option<FlowPart>,
     /// The share of the store that the record counts against.
     pub share: PrincipalShare,
+}
+
+impl FlowChange {
+    /// Bytes that a record counts beside its texts and parts: its columns, its timeline and its places in the indexes.
+    pub(crate) const RECORD_BYTES: usize = 1536;
+
+    /// The share that the change counts against, and its bytes: see [`Shares::count`](super::super::kit::Shares::count).
+    pub fn counted(&self, is_new: bool) -> (Retention, usize) {
+        let keep = Retention { now: self.entry.at, until: self.summary.kept_until, share: self.share };
+        (keep, self.bytes(is_new))
+    }
+
+    /// Bytes that the change adds to the share: those of its part and, if the record is new, of the record.
+    pub fn bytes(&self, is_new: bool) -> usize {
+        let part = self.part.as_ref().map_or(0, |part| part.sealed.len());
+        if is_new { Self::RECORD_BYTES + self.summary.target.len() + part } else { part }
+    }
 }
 
 /// A sealed part of a record: what one leg adds to it.
