@@ -97,6 +97,10 @@ impl Relay for Wire {
         })
     }
 
+    fn hears(&self) -> bool {
+        !self.hub.wires().deaf.contains(&self.here)
+    }
+
     fn open(&self, inbox: Inbox) {
         self.hub.wires().inboxes.insert(self.here.clone(), inbox);
     }

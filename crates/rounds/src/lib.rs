@@ -167,6 +167,12 @@ pub mod format {
     pub use crate::server::seal::Format;
 }
 
+/// Readiness of a server for probes, and how it drains before it ends.
+#[cfg(feature = "server")]
+pub mod health {
+    pub use crate::server::health::{Drained, Health, NotReady};
+}
+
 /// Keys, and the inspection of tokens.
 #[cfg(feature = "server")]
 pub mod keys {

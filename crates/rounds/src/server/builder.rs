@@ -23,12 +23,13 @@ use super::{
     },
     flows::FlowsError,
     form::{FormSource, FormType, FormTypeError},
+    health::Draining,
     ledger::{Ledger, MemoryLedger},
     policy::{
         legacy::Legacy,
         lifetimes::Lifetimes,
         limits::Limits,
-        observe::{Observe, RefusalLog},
+        observe::{Observe, RateLimited},
         principal::Identify,
         targets::{Pushes, Targets},
     },
@@ -500,10 +501,12 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             texts: Arc::default(),
             entropy: self.entropy,
             frames: Frames::default(),
+            draining: Draining::default(),
             #[cfg(feature = "http")]
             sessions: Arc::default(),
             warned_of_http: AtomicBool::new(false),
-            refusals: RefusalLog::default(),
+            refusals: RateLimited::default(),
+            bad_requests: RateLimited::default(),
         };
         let core = Arc::new(core);
         if let Some(relay) = &core.relay {

@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod flows;
 pub(crate) mod form;
 mod handler;
+pub(crate) mod health;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod ledger;

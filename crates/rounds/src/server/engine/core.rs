@@ -5,13 +5,14 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use rmcp::{RoleServer, service::RequestContext};
+use rmcp::{RoleServer, model::ErrorCode, service::RequestContext};
 
 use super::{admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
     server::{
+        health::Draining,
         ledger::Ledger,
         policy::{
             elsewhere::AskingElsewhere,
@@ -19,13 +20,14 @@ use crate::{
             legacy::Legacy,
             lifetimes::Lifetimes,
             limits::Limits,
-            observe::{Event, Observe, RefusalLog, Tracing},
+            observe::{Event, FailedLeg, Observe, RateLimited, Tracing},
             principal::{Identify, Principal},
             targets::Targets,
         },
         seal::{
             FlowId, Format, KeyRing,
             envelope::Resume,
+            refusal::Refusal,
             ring::{DerivedRing, Purpose},
             token::Nonce,
         },
@@ -92,11 +94,14 @@ pub(crate) struct Core {
     pub(crate) texts: Arc<RecentTexts>,
     pub(crate) entropy: Entropy,
     pub(crate) frames: Frames,
+    pub(crate) draining: Draining,
     /// The sessions of legacy clients over HTTP.
     #[cfg(feature = "http")]
     pub(crate) sessions: Arc<Places>,
     pub(crate) warned_of_http: AtomicBool,
-    pub(crate) refusals: RefusalLog,
+    pub(crate) refusals: RateLimited<Refusal>,
+    /// The codes of errors that the request of a client is to blame for.
+    pub(crate) bad_requests: RateLimited<i32>,
 }
 
 impl Core {
@@ -184,6 +189,26 @@ impl Core {
     /// Whether an observer or the log takes the events of a leg.
     pub(crate) fn is_observed(&self) -> bool {
         !self.observers.is_empty() || tracing::enabled!(target: "rounds", tracing::Level::DEBUG)
+    }
+
+    /// The name of this instance, if it has one.
+    pub(crate) fn instance(&self) -> Option<&str> {
+        let registered = self.registering.as_ref().map(|register| &*register.instance);
+        self.relay.as_ref().map(|relay| relay.here()).or(registered)
+    }
+
+    /// Logs a leg that failed. A client can cause any number of errors that its own requests are to blame for: of those,
+    /// the log has one a second for each code.
+    pub(crate) fn failed(&self, failed: &FailedLeg<'_>) {
+        const OF_THE_PROTOCOL: std::ops::Range<i32> = -32_768..-32_000;
+        let code = if OF_THE_PROTOCOL.contains(&failed.code) { failed.code } else { 0 };
+        let more = match ErrorCode(code) {
+            ErrorCode::INTERNAL_ERROR => Some(0),
+            _ => self.bad_requests.passes(code, self.now()),
+        };
+        if let Some(more) = more {
+            Tracing::failed(failed, more);
+        }
     }
 
     pub(crate) fn observe(&self, event: &Event<'_>) {

@@ -57,6 +57,13 @@ impl Frames {
         self.parked().frames.len()
     }
 
+    /// Ends all of them, and returns how many there were.
+    pub(crate) fn abort_all(&self) -> usize {
+        let frames: Vec<_> = self.parked().frames.values().cloned().collect();
+        frames.iter().for_each(|frame| frame.abort());
+        frames.len()
+    }
+
     /// How many bytes are counted for all of them.
     pub(crate) fn bytes(&self) -> usize {
         self.parked().all.bytes
@@ -114,6 +121,11 @@ impl Drop for Slot {
             parked.frames.remove(&frame.flow);
         }
         parked.leave(frame.principal, FrameShare { frames: 1, bytes: *bytes });
+        let is_last = parked.frames.is_empty();
+        drop(parked);
+        if is_last {
+            frame.core.draining.may_be_done();
+        }
     }
 }
 

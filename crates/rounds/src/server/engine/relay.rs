@@ -18,6 +18,12 @@ pub trait Relay: Send + Sync + 'static {
     /// two seconds is given up, as if this had failed. A report is as large as the result of a call.
     fn post(&self, to: &str, message: Vec<u8>) -> BoxFuture<'_, Result<bool, RelayError>>;
 
+    /// Whether messages for this instance arrive, as far as is known without asking. While they do not, no handler begins to
+    /// wait here: a leg that lands on another instance could not reach it. By default, they do.
+    fn hears(&self) -> bool {
+        true
+    }
+
     /// Hands what comes for this instance to the inbox from now on. It is called once, by the server that this relay is for.
     fn open(&self, inbox: Inbox);
 }

@@ -21,7 +21,11 @@ use super::{
     relay::{Relay, RelayError},
 };
 use crate::server::{
-    policy::{capabilities::Capabilities, error::FlowError, observe::Tracing},
+    policy::{
+        capabilities::Capabilities,
+        error::{FlowError, with_sources},
+        observe::Tracing,
+    },
     seal::{
         envelope::{Binding, Method},
         message,
@@ -122,7 +126,7 @@ impl Routes {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+    pub(crate) fn taken(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -265,11 +269,10 @@ async fn take(taken: Taken, relay: Arc<dyn Relay>, from: String, errand: Box<Err
         reply = played => reply,
         () = signs => unreachable!("signs of life go on until they are dropped"),
     };
-    drop(taken);
     if let Some(reply) = reply
         && let Err(error) = post(&core, &relay, &from, id, &Body::Report(reply)).await
     {
-        tracing::warn!(target: "rounds", %error, "a reply could not be reported to the instance where its leg landed");
+        tracing::warn!(target: "rounds", error = with_sources(&error), "a reply could not be reported to the instance where its leg landed");
     }
 }
 
@@ -295,6 +298,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         self.core.routes.taken().remove(&self.id);
+        self.core.draining.may_be_done();
     }
 }
 

@@ -8,6 +8,14 @@ use super::driver::Driver;
 use crate::server::{engine::frames::Slot, policy::error::FlowError, seal::envelope::Span};
 
 impl Driver {
+    /// Takes a place among the handlers that wait between legs. One that begins to wait must be allowed to.
+    pub(crate) fn take_place_between_legs(&mut self) -> Result<(), FlowError> {
+        if self.slot.is_none() {
+            self.frame.core.may_wait()?;
+        }
+        self.take_place()
+    }
+
     /// Takes a place among the handlers that wait, if there is one left, with room for what is kept of this one.
     pub(crate) fn take_place(&mut self) -> Result<(), FlowError> {
         // They were there for the leg that they came with.

@@ -28,8 +28,12 @@ use std::{
     task::Poll,
 };
 
-use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
-use serde_json::Value;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{ErrorCode, InputResponses},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::{claim::Won, identity::Identity, seal::Minted};
@@ -50,7 +54,7 @@ use crate::{
         ledger::{Spill, register::FlowStatus},
         policy::{
             gate::Peer,
-            observe::{Event, Outcome, Station, Tracing},
+            observe::{Event, FailedLeg, Outcome, Station, Tracing},
             principal::Principal,
         },
         seal::{
@@ -189,7 +193,10 @@ impl<'a> Leg<'a> {
                 let outcome = response.outcome();
                 (Ok(response), outcome)
             }
-            Err(Stop { error, outcome, .. }) => (Err(error), outcome),
+            Err(mut stop) => {
+                self.failed(&mut stop);
+                (Err(stop.error), stop.outcome)
+            }
         };
         self.event(&Station::Ended(outcome));
         (played, outcome)
@@ -202,6 +209,7 @@ impl<'a> Leg<'a> {
         mut given: Given<X>,
         sent: InputResponses,
     ) -> Result<X::Response, Stop> {
+        self.core.may_start(&self.binding.target)?;
         let deadline = self.core.now() + self.core.lifetimes.flow(&self.binding.target);
         *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let answers = (!sent.is_empty()).then(|| Answers::unsolicited(sent));
@@ -317,6 +325,38 @@ impl<'a> Leg<'a> {
         let Some(register) = self.core.register() else { return false };
         let record = register.get(self.round.claim().flow, self.core.now()).await;
         matches!(record, Ok(Some(record)) if record.summary.status == FlowStatus::Cancelled)
+    }
+
+    /// Logs that this leg failed, and names its flow to the client.
+    fn failed(&self, stop: &mut Stop) {
+        self.name_flow(stop);
+        let Stop { error, outcome, cause, .. } = stop;
+        // A refusal is an event of its own, with its reason.
+        let is_logged = cause.is_none() && *error == Refusal::frozen();
+        if *outcome == Outcome::Cancelled || is_logged {
+            return;
+        }
+        self.core.failed(&FailedLeg {
+            flow: self.known.then(|| self.round.claim().flow),
+            round: self.round.number,
+            target: &self.binding.target,
+            instance: self.core.instance(),
+            code: error.code.0,
+            error: &error.message,
+            cause: cause.as_deref(),
+        });
+    }
+
+    /// Puts the register's id of the flow into an error of the server's own, so that a user can quote what an operator
+    /// looks for. The errors of handlers stay as they are, and so does the frozen one.
+    pub(super) fn name_flow(&self, stop: &mut Stop) {
+        let is_ours = stop.cause.is_some() || stop.outcome == Outcome::Panicked;
+        if !self.known || !is_ours || stop.error.code != ErrorCode::INTERNAL_ERROR {
+            return;
+        }
+        if let Value::Object(data) = stop.error.data.get_or_insert_with(|| json!({})) {
+            data.insert("flow".to_owned(), self.round.claim().flow.to_string().into());
+        }
     }
 
     /// It is known of which round this leg is.

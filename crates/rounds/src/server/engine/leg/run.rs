@@ -138,7 +138,8 @@ impl Leg<'_> {
             drop(driver);
             return self.conclude::<X>(ran, frame, deadline);
         }
-        if let Err(error) = driver.take_place() {
+        self.core.draining.waits(&self.binding.target);
+        if let Err(error) = driver.take_place_between_legs() {
             return Ok((None, X::Response::failed(error)?));
         }
         let concluded = self.conclude::<X>(ran, frame, deadline);
