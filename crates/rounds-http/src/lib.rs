@@ -68,6 +68,7 @@ mod origin;
 mod port;
 mod print;
 mod probe;
+mod probes;
 mod stream;
 
 use std::{
@@ -91,6 +92,7 @@ use rounds::{Rounds, http::Sessions};
 
 #[cfg(feature = "port")]
 pub use crate::port::{Incoming, Port};
+pub use crate::probes::Probes;
 use crate::{
     accept::Read,
     dispatch::{BoxResponse, Form},
@@ -123,6 +125,11 @@ impl<H: ServerHandler> Endpoint<Rounds<H>> {
         foreign.config = config.clone().enforce_origin_validation();
         rmcp.config = config.disable_allowed_origins();
         Self::with(server.clone(), rmcp, Some(foreign))
+    }
+
+    /// The probes of the server, to be mounted beside the endpoint.
+    pub fn probes(&self) -> Probes {
+        Probes::new(self.lanes.handler.health())
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::{
 use tower_service::Service;
 
 use super::{
-    Incoming,
+    Incoming, Probes,
     pieces::{PIECE, Pieces},
     seats::Seat,
     socket::Watched,
@@ -35,6 +35,7 @@ pub(super) struct Serving<S> {
     pub(super) path: Arc<str>,
     pub(super) service: S,
     pub(super) timeouts: Timeouts,
+    pub(super) probes: Option<Probes>,
 }
 
 /// How a connection ended.
@@ -69,13 +70,22 @@ where
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        let Self { path, service, timeouts } = self;
+        let Self { path, service, timeouts, probes } = self;
         let stream = TokioIo::new(Watched::new(stream, watch.clone()));
         let respond = service_fn(move |request: Request<Received>| {
             let service = (request.uri().path() == &*path).then(|| service.clone());
+            let probe = match (&service, &probes) {
+                (None, Some(probes)) => {
+                    Probes::at(request.method(), request.uri().path()).map(|probe| (probes.clone(), probe))
+                }
+                _ => None,
+            };
             let request = request.map(|body| Incoming::new(body, watch));
             watch.called(!request.body().is_end_stream());
             async move {
+                if let Some((probes, probe)) = probe {
+                    return Ok(probes.answer(probe).await.map(|text| Pieces::whole(text, watch.clone())));
+                }
                 let Some(mut service) = service else { return Ok(nothing_here(watch.clone())) };
                 poll_fn(|cx| service.poll_ready(cx)).await?;
                 let response = service.call(request).await?;

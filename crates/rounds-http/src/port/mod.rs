@@ -21,6 +21,7 @@ use tower_service::Service;
 
 pub use self::incoming::Incoming;
 use self::{connection::Serving, seats::Seats, watch::Timeouts};
+use crate::probes::Probes;
 
 /// A port with a single service: the fastest way to serve an [`Endpoint`](crate::Endpoint).
 ///
@@ -42,7 +43,8 @@ use self::{connection::Serving, seats::Seats, watch::Timeouts};
 /// # }
 /// ```
 ///
-/// There is no router, and a short response is one write to a socket with `TCP_NODELAY`. Other paths get a 404. It
+/// There is no router, and a short response is one write to a socket with `TCP_NODELAY`. Other paths get a 404, except for
+/// [probes](Self::with_probes). It
 /// speaks HTTP/1.1. Services get neither the address of the client nor a way to upgrade a connection. For further
 /// routes, HTTP/2 or TLS, mount the endpoint in axum or another server that has them.
 ///
@@ -72,6 +74,7 @@ pub struct Port {
     timeouts: Timeouts,
     connections: Option<usize>,
     unfinished: usize,
+    probes: Option<Probes>,
 }
 
 impl Port {
@@ -111,7 +114,16 @@ impl Port {
             keep_alive: Self::KEEP_ALIVE,
         };
         let unfinished = Self::UNFINISHED_BYTES;
-        Self { listener, path: path.into(), drain: Self::DRAIN, timeouts, connections: None, unfinished }
+        Self { listener, path: path.into(), drain: Self::DRAIN, timeouts, connections: None, unfinished, probes: None }
+    }
+
+    /// Answers [probes](Probes) too: `/livez` and `/readyz`, for any `Host`. Without this, they get a 404.
+    ///
+    /// They keep answering after the server has begun to [drain](rounds::health::Health::drain), and until `stop` of
+    /// [`serve`](Self::serve) resolves.
+    pub fn with_probes(mut self, probes: Probes) -> Self {
+        self.probes = Some(probes);
+        self
     }
 
     /// Sets how long connections have to end after the port stops: [`DRAIN`](Self::DRAIN) by default.
@@ -196,11 +208,11 @@ impl Port {
             + 'static,
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
-        let Self { listener, path, drain, timeouts, connections, unfinished } = self;
+        let Self { listener, path, drain, timeouts, connections, unfinished, probes } = self;
         let stopping = CancellationToken::new();
         let ending = stopping.clone().drop_guard();
         let mut seats = Seats::new(connections.unwrap_or_else(descriptors::connections), unfinished, stopping);
-        let serving = Serving { path, service, timeouts };
+        let serving = Serving { path, service, timeouts, probes };
         let tasks = TaskTracker::new();
         let mut stop = pin!(stop);
         loop {

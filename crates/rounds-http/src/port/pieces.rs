@@ -32,6 +32,11 @@ impl<B> Pieces<B> {
         Self { body, rest: Bytes::new(), has_begun: false, watch }
     }
 
+    /// A body that is known already.
+    pub(super) fn whole(text: Bytes, watch: Arc<Watch>) -> Self {
+        Self { body: None, rest: text, has_begun: false, watch }
+    }
+
     fn next(&mut self) -> Frame<Bytes> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
         Frame::data(piece)

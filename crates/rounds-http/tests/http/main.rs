@@ -19,4 +19,5 @@ mod order;
 mod origins;
 #[cfg(feature = "port")]
 mod port;
+mod probes;
 mod send;
