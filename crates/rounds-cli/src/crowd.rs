@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use clap::Args;
-use rounds_http::Port;
+use rmcp::{ServerHandler, transport::streamable_http_server::StreamableHttpServerConfig};
+use rounds::Rounds;
+use rounds_http::{Endpoint, Port};
 
 use crate::duration;
 
-/// How long clients may take, and how many may be connected. `rounds_http::Port` documents each option.
+/// How long clients may take, how many may be connected, and how much they may send. `rounds_http::Port` and
+/// `rounds_http::Endpoint` document each option.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Slow clients, with --http")]
 pub(crate) struct CrowdOptions {
@@ -28,6 +31,15 @@ pub(crate) struct CrowdOptions {
     /// At the limit, the connection that has waited longest for a request is closed to admit a new one.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
+    /// Bytes of requests that have not arrived completely, on all connections together [default: 268435456]
+    #[arg(long, value_name = "BYTES")]
+    unfinished_bytes: Option<usize>,
+    /// Bytes of the body of a request [default: 4194304]
+    #[arg(long, value_name = "BYTES")]
+    body_bytes: Option<usize>,
+    /// JSON values in the body of a request [default: 50000]
+    #[arg(long, value_name = "NUMBER")]
+    json_values: Option<usize>,
 }
 
 impl CrowdOptions {
@@ -37,9 +49,27 @@ impl CrowdOptions {
             .with_body_timeout(self.body_timeout)
             .with_write_stall(self.write_stall)
             .with_keep_alive(self.keep_alive);
+        let port = match self.unfinished_bytes {
+            Some(bytes) => port.with_unfinished_bytes(bytes),
+            None => port,
+        };
         match self.connections {
             Some(connections) => port.with_connections(connections as usize),
             None => port,
+        }
+    }
+
+    pub(crate) fn configure(&self, mut config: StreamableHttpServerConfig) -> StreamableHttpServerConfig {
+        if let Some(bytes) = self.body_bytes {
+            config.max_request_body_bytes = bytes;
+        }
+        config
+    }
+
+    pub(crate) fn limit<H: ServerHandler>(&self, endpoint: Endpoint<Rounds<H>>) -> Endpoint<Rounds<H>> {
+        match self.json_values {
+            Some(values) => endpoint.with_json_values(values),
+            None => endpoint,
         }
     }
 }

@@ -59,7 +59,7 @@ enum Command {
 
 /// Lists, shows or cancels flows.
 pub(crate) async fn flows(options: Options) -> Result<ExitCode, Failure> {
-    crate::log_to_stderr()?;
+    crate::log::to_stderr(None)?;
     let flows = options.open().await?;
     match options.command {
         None => print(&options.list(&flows).await?)?,

@@ -20,6 +20,7 @@ mod conversation;
 mod crowd;
 mod data;
 mod duration;
+mod ending;
 mod features;
 #[cfg(feature = "redis")]
 mod fleet;
@@ -27,6 +28,8 @@ mod flows;
 mod halt;
 mod http;
 mod keys;
+mod limits;
+mod log;
 mod pair;
 mod person;
 mod private;
@@ -54,11 +57,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use rounds::{BuildError, keys::KeyError, observe::Refusal};
 use tokio::runtime::Runtime;
-use tracing_subscriber::{
-    filter::{LevelFilter, ParseError, Targets},
-    layer::SubscriberExt,
-    util::SubscriberInitExt,
-};
+use tracing_subscriber::filter::ParseError;
 
 use crate::colour::Paint;
 
@@ -83,7 +82,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Flows(options) => return block_on(flows::flows(*options))?,
         Command::Keygen => print(&keys::generate()?)?,
         Command::Open(token) => {
-            log_to_stderr()?;
+            log::to_stderr(None)?;
             print(&keys::open(&token)?)?;
         }
     }
@@ -285,29 +284,6 @@ impl fmt::Display for Sentence<'_> {
         }
         Ok(())
     }
-}
-
-/// Logs to stderr, because stdout carries the protocol or the result.
-///
-/// Without `RUST_LOG`, rmcp's warnings are left out: they quote what clients send, without limits on length or number.
-fn log_to_stderr() -> Result<(), Failure> {
-    let set = std::env::var_os("RUST_LOG").unwrap_or_default();
-    let filter = match set.is_empty() {
-        true => Targets::new().with_default(LevelFilter::WARN).with_target("rmcp", LevelFilter::ERROR),
-        false => targets(&set.to_string_lossy())?,
-    };
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colour::is_wanted(&io::stderr()));
-    tracing_subscriber::registry().with(filter).with(lines).init();
-    Ok(())
-}
-
-/// Parses levels by target, such as `rounds=debug,rmcp=error`. Targets that are not named log warnings and errors.
-fn targets(set: &str) -> Result<Targets, ParseError> {
-    let targets: Targets = set.parse()?;
-    Ok(match targets.default_level() {
-        Some(_) => targets,
-        None => targets.with_default(LevelFilter::WARN),
-    })
 }
 
 fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {

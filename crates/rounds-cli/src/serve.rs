@@ -20,12 +20,22 @@ use rmcp::{
     ServiceExt,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::{KeyRing, Limits, Principal, Rounds, format, http::Sessions, tasks::Tasks};
-use rounds_http::{Endpoint, Incoming, Port};
+use rounds::{KeyRing, Principal, Rounds, format, http::Sessions, tasks::Tasks};
+use rounds_http::{Endpoint, Incoming, Port, Probes};
 use tokio::net::TcpListener;
 use tower_service::Service;
 
-use crate::{Failure, crowd::CrowdOptions, data::Data, duration, keys::AUDIENCE, reload::Reload, store::StoreUrl};
+use crate::{
+    Failure,
+    crowd::CrowdOptions,
+    data::Data,
+    duration,
+    ending::{self, Signals},
+    keys::AUDIENCE,
+    limits::LimitOptions,
+    reload::Reload,
+    store::StoreUrl,
+};
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
 
@@ -56,11 +66,11 @@ Three instances of one server, any of which can serve any leg (or with --store p
   rounds serve --http 127.0.0.1:8002 --store redis://127.0.0.1/ --key-file keys --instance b
   rounds serve --http 127.0.0.1:8003 --store redis://127.0.0.1/ --key-file keys --instance c"#;
 
-/// The path of the MCP endpoint, the only one that is served.
+/// The path of the MCP endpoint, the only one that is served beside probes.
 const PATH: &str = "/mcp";
 
-/// How long requests in flight may continue after a signal to stop.
-const DRAIN: Duration = Duration::from_secs(3);
+/// How long requests in flight may continue after the server has drained.
+const IN_FLIGHT: Duration = Duration::from_secs(3);
 
 /// Where and how to serve.
 #[derive(Debug, Args)]
@@ -112,6 +122,12 @@ pub(crate) struct Options {
     /// Name of this instance of a fleet in logs [default: gallery]
     #[arg(long, value_name = "NAME", requires = "store")]
     instance: Option<String>,
+    /// How long calls whose handler waits in memory may take to end after SIGTERM or SIGINT
+    ///
+    /// Meanwhile the server is served, /readyz fails, and no other call begins to wait in memory. It ends when no handler
+    /// waits or when this time has passed; a second signal ends it at once.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse, verbatim_doc_comment)]
+    drain: Duration,
     /// Lease duration: how long an instance may go without renewing its claim on a leg
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     lease: Duration,
@@ -141,6 +157,8 @@ pub(crate) struct Options {
     tasks_after: Option<Duration>,
     #[command(flatten)]
     crowd: CrowdOptions,
+    #[command(flatten)]
+    limits: LimitOptions,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -169,7 +187,7 @@ impl From<Format> for format::Format {
 
 /// Serves until the client disconnects or a signal arrives.
 pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
-    crate::log_to_stderr()?;
+    crate::log::to_stderr(options.instance.as_deref())?;
     let data = options.data.as_deref().map(Data::open).transpose()?;
     let key_file = options.key_file.clone().or_else(|| data.as_ref().map(Data::keys));
     let server = options.build(key_file.as_deref(), data.as_ref().map(Data::store)).await?;
@@ -180,10 +198,10 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     let hosts = Hosts { named: options.host, any: options.any_host };
     match options.http {
         Some(address) => {
-            let header = options.principal_header;
-            serve_http(server, address, hosts, options.http_stack, header, &options.crowd).await
+            let (header, crowd) = (options.principal_header, &options.crowd);
+            serve_http(server, address, hosts, options.http_stack, header, crowd, options.drain).await
         }
-        None => serve_stdio(server).await,
+        None => serve_stdio(server, options.drain).await,
     }
 }
 
@@ -197,7 +215,7 @@ impl Options {
             }
         };
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
-        builder = builder.limits(Limits::default().with_lease(self.lease)).format(self.format.into());
+        builder = builder.limits(self.limits.limits().with_lease(self.lease)).format(self.format.into());
         if let Some(file) = key_file {
             builder = builder.keys(KeyRing::from_file(file)?).audience(AUDIENCE);
         }
@@ -214,8 +232,8 @@ impl Options {
     }
 }
 
-async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
-    let stop = Stop::listen()?;
+async fn serve_stdio(server: Rounds<Gallery>, drain: Duration) -> Result<(), Failure> {
+    let (signals, health) = (Signals::listen()?, server.health());
     let conversation = async {
         let running =
             server.serve(rounds::transport::stdio()).await.map_err(|error| Failure::Stdio(Box::new(error)))?;
@@ -223,10 +241,13 @@ async fn serve_stdio(server: Rounds<Gallery>) -> Result<(), Failure> {
         let _ = running.waiting().await;
         Ok(())
     };
-    tokio::select! {
-        ended = conversation => ended,
-        () = stop.asked() => Ok(()),
-    }
+    ending::until_ended(signals, health, drain, async move |told| {
+        tokio::select! {
+            ended = conversation => ended,
+            _ = told => Ok(()),
+        }
+    })
+    .await
 }
 
 async fn serve_http(
@@ -236,21 +257,27 @@ async fn serve_http(
     stack: HttpStack,
     principal_header: Option<HeaderName>,
     crowd: &CrowdOptions,
+    drain: Duration,
 ) -> Result<(), Failure> {
     let (listener, local) = bind(address).await?;
     // Before the server is announced, so that no signal is missed.
-    let stop = Stop::listen()?;
-    let config = hosts.configure(StreamableHttpServerConfig::default().with_json_response(true), local)?;
+    let signals = Signals::listen()?;
+    let config = crowd.configure(StreamableHttpServerConfig::default().with_json_response(true));
+    let config = hosts.configure(config, local)?;
     announce(local);
 
-    let (port, stop) = (crowd.set_up(Port::new(listener, PATH).with_drain(DRAIN)), stop.asked());
+    let health = server.health();
+    let port = crowd.set_up(Port::new(listener, PATH).with_drain(IN_FLIGHT)).with_probes(Probes::new(health.clone()));
     let header = principal_header;
     let stack = match stack {
-        HttpStack::Rounds => Stack::Rounds(Endpoint::new(&server, config)),
+        HttpStack::Rounds => Stack::Rounds(crowd.limit(Endpoint::new(&server, config))),
         HttpStack::Rmcp => Stack::Rmcp(server.streamable_http(config)),
     };
-    port.serve(Identified { header, stack }, stop).await;
-    Ok(())
+    ending::until_ended(signals, health, drain, async |told| {
+        port.serve(Identified { header, stack }, async { _ = told.await }).await;
+        Ok(())
+    })
+    .await
 }
 
 /// The hosts for which requests are served.
@@ -364,43 +391,6 @@ impl Service<Request<Incoming>> for Identified {
             Stack::Rmcp(service) => {
                 service.call(request.map(|body| body.map_err(|error| error.to_string()).boxed_unsync()))
             }
-        }
-    }
-}
-
-/// The signals that ask a server to stop. They are caught as long as this value exists.
-struct Stop {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let catch = |kind| signal(kind).map_err(Failure::io("catch signals"));
-        Ok(Self { terminate: catch(SignalKind::terminate())?, interrupt: catch(SignalKind::interrupt())? })
-    }
-
-    async fn asked(mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        Ok(Self {})
-    }
-
-    async fn asked(self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
         }
     }
 }
