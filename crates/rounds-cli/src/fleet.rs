@@ -1,14 +1,20 @@
 //! What the instances of a fleet share: a ledger, a relay, and an airline that keeps its records in Redis.
 
-use std::{error::Error, time::Duration};
+use std::{
+    error::Error,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use gallery::{Airline, Counted, Gallery, PRICE};
 use redis::{
-    Client, FromRedisValue, Pipeline, RedisError,
+    ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use rounds::{FlowError, RoundsBuilder, time::BoxFuture};
-use rounds_redis::{RedisLedger, RedisRelay};
+use rounds_redis::{RedisAddress, RedisLedger, RedisLedgerBuilder, RedisRelay, RedisRelayBuilder, RedisTls};
+
+use crate::store_options::{StoreOptions, set};
 
 /// Timeout of the airline's calls to Redis.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,38 +24,79 @@ pub(crate) async fn join(
     url: &str,
     prefix: &str,
     instance: &str,
+    options: &StoreOptions,
 ) -> Result<RoundsBuilder<Gallery>, Box<dyn Error + Send + Sync>> {
-    let ledger = RedisLedger::builder(url).prefix(prefix).connect().await?;
-    let relay = RedisRelay::builder(url, instance).prefix(prefix).connect().await?;
-    let airline = SharedAirline::new(url, prefix)?;
+    let mut tls = RedisTls::new();
+    if let Some(file) = &options.store_ca {
+        tls = tls.ca_file(file)?;
+    }
+    if let (Some(certificate), Some(key)) = (&options.store_cert, &options.store_key) {
+        tls = tls.client_files(certificate, key)?;
+    }
+    let ledger = RedisLedger::builder(url).prefix(prefix).tls(tls.clone());
+    let ledger = set(ledger, options.store_timeout, RedisLedgerBuilder::timeout);
+    let ledger = set(ledger, options.store_connect_timeout, RedisLedgerBuilder::connect_timeout);
+    let ledger = set(ledger, options.store_anonymous_bytes, RedisLedgerBuilder::anonymous_bytes);
+    let ledger = set(ledger, options.store_principal_bytes, RedisLedgerBuilder::principal_bytes);
+    let ledger = set(ledger, options.store_freeing_bytes, RedisLedgerBuilder::freeing_bytes).connect().await?;
+    let relay = RedisRelay::builder(url, instance).prefix(prefix).tls(tls.clone());
+    let relay = set(relay, options.store_timeout, RedisRelayBuilder::timeout);
+    let relay = set(relay, options.store_connect_timeout, RedisRelayBuilder::connect_timeout).connect().await?;
+    let airline = SharedAirline::new(RedisAddress::new(url, &tls)?, prefix);
     Ok(gallery::rounds_with(Gallery::flying(airline)).ledger(ledger).relay(relay).register())
 }
 
 /// The airline that all instances share. Tests read from Redis what was charged under each key, and how often a charge
 /// was attempted.
 struct SharedAirline {
-    connection: ConnectionManager,
+    address: RedisAddress,
+    /// None before the first call, and after one that failed because this is not the primary any more.
+    connection: Mutex<Option<ConnectionManager>>,
     quotes: String,
     charges: String,
     attempts: String,
 }
 
 impl SharedAirline {
-    fn new(url: &str, prefix: &str) -> Result<Self, RedisError> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
-            .set_response_timeout(Some(PATIENCE))
-            .set_number_of_retries(1);
-        let connection = ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?;
-        // In braces, so that all records are on one node of a cluster.
+    fn new(address: RedisAddress, prefix: &str) -> Self {
+        let connection = Mutex::default();
         let book = |name: &str| format!("{prefix}:{{airline}}:{name}");
-        Ok(Self { connection, quotes: book("quotes"), charges: book("charges"), attempts: book("attempts") })
+        Self { address, connection, quotes: book("quotes"), charges: book("charges"), attempts: book("attempts") }
     }
 
     /// Runs the commands as one transaction.
     async fn write<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, FlowError> {
-        pipeline.query_async(&mut self.connection.clone()).await.map_err(FlowError::retry)
+        let written = async { pipeline.query_async(&mut self.connection().await?).await }.await;
+        if written.as_ref().is_err_and(is_no_primary) {
+            *self.current() = None;
+        }
+        written.map_err(FlowError::retry)
     }
+
+    async fn connection(&self) -> Result<ConnectionManager, RedisError> {
+        if let Some(connection) = &*self.current() {
+            return Ok(connection.clone());
+        }
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE))
+            .set_number_of_retries(1);
+        let primary = self.address.client(PATIENCE).await?;
+        let connection = ConnectionManager::new_lazy_with_config(primary, config)?;
+        *self.current() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<ConnectionManager>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this connection may lead to a Redis that does not write any more. A manager opens its connection again only when
+/// it breaks: without this, it would stay with a primary that was demoted for as long as that runs.
+fn is_no_primary(error: &RedisError) -> bool {
+    let kinds = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown];
+    error.is_io_error() || kinds.iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
 }
 
 impl Airline for SharedAirline {

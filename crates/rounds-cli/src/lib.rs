@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `redis` | `rounds serve --redis`: several instances that share a Redis |
 //! | `sql` | `rounds serve --data` and `--store` with SQLite and Postgres; it needs Rust 1.94 |
-//! | `tls` | `https://` URLs for `rounds call` and `rounds resume` |
+//! | `tls` | `https://` URLs for `rounds call` and `rounds resume`, and `rediss://` URLs for `rounds serve` |
 
 mod answering;
 mod answers;
@@ -43,6 +43,7 @@ mod show;
 mod sql;
 mod status;
 mod store;
+mod store_options;
 mod terminal;
 mod tour;
 

@@ -35,6 +35,7 @@ use crate::{
     limits::LimitOptions,
     reload::Reload,
     store::StoreUrl,
+    store_options::StoreOptions,
 };
 
 pub(crate) const EXAMPLE: &str = "Example:\n  rounds serve --http 127.0.0.1:8000";
@@ -159,6 +160,8 @@ pub(crate) struct Options {
     crowd: CrowdOptions,
     #[command(flatten)]
     limits: LimitOptions,
+    #[command(flatten)]
+    store_options: StoreOptions,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -211,7 +214,8 @@ impl Options {
         let mut builder = match self.store.as_ref().or(data.as_ref()) {
             None => gallery::rounds(),
             Some(store) => {
-                store.join(audience.unwrap_or(AUDIENCE), self.instance.as_deref().unwrap_or(AUDIENCE)).await?
+                let instance = self.instance.as_deref().unwrap_or(AUDIENCE);
+                store.join(audience.unwrap_or(AUDIENCE), instance, &self.store_options).await?
             }
         };
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);

@@ -4,12 +4,17 @@ use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use gallery::{ACCOUNTS, Airline, Bank, Counted, Gallery, PRICE, Transfer};
 use rounds::{Durable, FlowError, RoundsBuilder, time::BoxFuture};
-use rounds_sql::{EffectError, OnceIn as _, PostgresLedger, PostgresRelay, SqliteLedger};
+use rounds_sql::{
+    EffectError, OnceIn as _, PostgresLedger, PostgresLedgerBuilder, PostgresRelay, PostgresRelayBuilder, SqliteLedger,
+    SqliteLedgerBuilder,
+};
 use sqlx::{
     PgPool, SqlitePool,
     postgres::PgPoolOptions,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
 };
+
+use crate::store_options::{StoreOptions, set};
 
 type Joined = Result<RoundsBuilder<Gallery>, Box<dyn Error + Send + Sync>>;
 
@@ -25,8 +30,11 @@ const TABLES: &str = "
 ";
 
 /// The gallery on a SQLite file.
-pub(crate) async fn join_sqlite(file: &str) -> Joined {
-    let ledger = SqliteLedger::open(file).await?;
+pub(crate) async fn join_sqlite(file: &str, options: &StoreOptions) -> Joined {
+    let ledger = set(SqliteLedger::builder(file), options.store_timeout, SqliteLedgerBuilder::timeout);
+    let ledger = set(ledger, options.store_anonymous_bytes, SqliteLedgerBuilder::anonymous_bytes);
+    let ledger = set(ledger, options.store_principal_bytes, SqliteLedgerBuilder::principal_bytes);
+    let ledger = set(ledger, options.store_freeing_bytes, SqliteLedgerBuilder::freeing_bytes).open().await?;
     let options =
         SqliteConnectOptions::new().filename(file).journal_mode(SqliteJournalMode::Wal).busy_timeout(PATIENCE);
     let pool = SqlitePoolOptions::new().max_connections(4).acquire_timeout(PATIENCE).connect_with(options).await?;
@@ -38,9 +46,13 @@ pub(crate) async fn join_sqlite(file: &str) -> Joined {
 }
 
 /// The gallery as one instance of a fleet on a Postgres.
-pub(crate) async fn join_postgres(url: &str, instance: &str) -> Joined {
-    let ledger = PostgresLedger::connect(url).await?;
-    let relay = PostgresRelay::connect(url, instance).await?;
+pub(crate) async fn join_postgres(url: &str, instance: &str, options: &StoreOptions) -> Joined {
+    let ledger = set(PostgresLedger::builder(url), options.store_timeout, PostgresLedgerBuilder::timeout);
+    let ledger = set(ledger, options.store_anonymous_bytes, PostgresLedgerBuilder::anonymous_bytes);
+    let ledger = set(ledger, options.store_principal_bytes, PostgresLedgerBuilder::principal_bytes);
+    let ledger = set(ledger, options.store_freeing_bytes, PostgresLedgerBuilder::freeing_bytes).connect().await?;
+    let relay = set(PostgresRelay::builder(url, instance), options.store_timeout, PostgresRelayBuilder::timeout);
+    let relay = relay.connect().await?;
     let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(PATIENCE).connect(url).await?;
     rounds_sql::prepare(&pool).await?;
     let mut transaction = pool.begin().await?;

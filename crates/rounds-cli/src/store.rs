@@ -1,11 +1,11 @@
 //! The stores that a server can keep its flows in, by URL. Every command that opens a store does so here.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use gallery::Gallery;
-use rounds::{KeyRing, RoundsBuilder, register::Flows};
+use rounds::{KeyRing, RoundsBuilder, ledger::kit::until_there, register::Flows};
 
-use crate::Failure;
+use crate::{Failure, store_options::StoreOptions};
 
 /// The address of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +38,21 @@ impl FromStr for StoreUrl {
 
 impl StoreUrl {
     /// The gallery as one instance of a server with this store. In Redis, all keys begin with the prefix.
-    pub(crate) async fn join(&self, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
-        match self {
-            Self::Sqlite(file) => join_sqlite(file).await,
-            Self::Postgres(url) => join_postgres(url, instance).await,
-            Self::Redis(url) => join_redis(url, prefix, instance).await,
-        }
+    ///
+    /// It waits for a store that is away, as the options say.
+    pub(crate) async fn join(
+        &self,
+        prefix: &str,
+        instance: &str,
+        options: &StoreOptions,
+    ) -> Result<RoundsBuilder<Gallery>, Failure> {
+        let wait = options.store_wait.unwrap_or(Duration::MAX);
+        until_there(wait, is_away, async || match self {
+            Self::Sqlite(file) => join_sqlite(file, options).await,
+            Self::Postgres(url) => join_postgres(url, instance, options).await,
+            Self::Redis(url) => join_redis(url, prefix, instance, options).await,
+        })
+        .await
     }
 
     /// The flows that the servers of this store know. They are opened with these keys and this audience, which in Redis is
@@ -55,6 +64,24 @@ impl StoreUrl {
             Self::Redis(url) => flows_in_redis(url, keys, audience).await,
         }
     }
+}
+
+/// Whether the store cannot be reached, and may be reached later.
+fn is_away(failure: &Failure) -> bool {
+    #[cfg(feature = "redis")]
+    if let Failure::Store { source, .. } = failure
+        && let Some(error) = source.downcast_ref()
+    {
+        return matches!(error, rounds_redis::ConnectError::Unreachable(_));
+    }
+    #[cfg(feature = "sql")]
+    if let Failure::Store { source, .. } = failure
+        && let Some(rounds_sql::OpenError::Store(error)) = source.downcast_ref()
+    {
+        return matches!(error, rounds_sql::StoreError::Silent { .. } | rounds_sql::StoreError::Failed(_));
+    }
+    let _ = failure;
+    false
 }
 
 #[cfg(feature = "sql")]
@@ -96,34 +123,48 @@ async fn flows_in_redis(_url: &str, _keys: &KeyRing, _audience: &str) -> Result<
 }
 
 #[cfg(feature = "sql")]
-async fn join_sqlite(file: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
-    crate::sql::join_sqlite(file).await.map_err(|source| Failure::Store { store: file.to_owned(), source })
+async fn join_sqlite(file: &str, options: &StoreOptions) -> Result<RoundsBuilder<Gallery>, Failure> {
+    crate::sql::join_sqlite(file, options).await.map_err(|source| Failure::Store { store: file.to_owned(), source })
 }
 
 #[cfg(feature = "sql")]
-async fn join_postgres(url: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
-    let joined = crate::sql::join_postgres(url, instance).await;
+async fn join_postgres(url: &str, instance: &str, options: &StoreOptions) -> Result<RoundsBuilder<Gallery>, Failure> {
+    let joined = crate::sql::join_postgres(url, instance, options).await;
     joined.map_err(|source| Failure::Store { store: without_password("Postgres", url), source })
 }
 
 #[cfg(not(feature = "sql"))]
-async fn join_sqlite(_file: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+async fn join_sqlite(_file: &str, _options: &StoreOptions) -> Result<RoundsBuilder<Gallery>, Failure> {
     Err(crate::features::missing("a store in SQLite", "sql"))
 }
 
 #[cfg(not(feature = "sql"))]
-async fn join_postgres(_url: &str, _instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+async fn join_postgres(
+    _url: &str,
+    _instance: &str,
+    _options: &StoreOptions,
+) -> Result<RoundsBuilder<Gallery>, Failure> {
     Err(crate::features::missing("a store in Postgres", "sql"))
 }
 
 #[cfg(feature = "redis")]
-async fn join_redis(url: &str, prefix: &str, instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
-    let joined = crate::fleet::join(url, prefix, instance).await;
+async fn join_redis(
+    url: &str,
+    prefix: &str,
+    instance: &str,
+    options: &StoreOptions,
+) -> Result<RoundsBuilder<Gallery>, Failure> {
+    let joined = crate::fleet::join(url, prefix, instance, options).await;
     joined.map_err(|source| Failure::Store { store: without_password("Redis", url), source })
 }
 
 #[cfg(not(feature = "redis"))]
-async fn join_redis(_url: &str, _prefix: &str, _instance: &str) -> Result<RoundsBuilder<Gallery>, Failure> {
+async fn join_redis(
+    _url: &str,
+    _prefix: &str,
+    _instance: &str,
+    _options: &StoreOptions,
+) -> Result<RoundsBuilder<Gallery>, Failure> {
     Err(crate::features::missing("a store in Redis", "redis"))
 }
 

@@ -1,13 +1,24 @@
 //! Connecting: the conditions that a Redis must meet before claims are stored in it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use redis::Client;
-use rounds::ledger::kit::{Freeing, Shares};
+use rounds::{
+    FlowId,
+    keys::Digest,
+    ledger::{
+        ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger as _, LedgerError, OwnerLost, PrincipalShare,
+        Retention, Spill,
+        kit::{Freeing, Shares, until_there},
+    },
+    register::Register as _,
+    time::Timestamp,
+};
 
 use crate::{
-    connection::{Away, Connection},
-    ledger::RedisLedger,
+    address::Address,
+    connection::{Away, Connection, Times},
+    ledger::{RedisLedger, random},
+    tls::RedisTls,
 };
 
 /// Configures a [`RedisLedger`]. Made by [`RedisLedger::builder`].
@@ -15,7 +26,9 @@ use crate::{
 pub struct RedisLedgerBuilder {
     url: String,
     prefix: String,
-    timeout: Duration,
+    times: Times,
+    tls: RedisTls,
+    wait: Duration,
     anonymous_bytes: Option<usize>,
     principal_bytes: Option<usize>,
     freeing_bytes: usize,
@@ -26,7 +39,9 @@ impl RedisLedgerBuilder {
         Self {
             url,
             prefix: "rounds".to_owned(),
-            timeout: Duration::from_secs(1),
+            times: TIMES,
+            tls: RedisTls::default(),
+            wait: Duration::ZERO,
             anonymous_bytes: None,
             principal_bytes: None,
             freeing_bytes: Freeing::BYTES,
@@ -40,9 +55,30 @@ impl RedisLedgerBuilder {
         self
     }
 
-    /// Sets the timeout of one call to Redis, including a reconnection: one second by default.
+    /// Sets the timeout of one call to Redis: one second by default. Round trips may take 80 % of it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.times.call = timeout;
+        self
+    }
+
+    /// Sets the timeout of connecting to Redis: five seconds by default. A call that needs a connection waits for it within
+    /// its own timeout, and the attempt goes on for the next call. If sentinels have to be asked for the primary, the call
+    /// waits for that as well.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.times.connect = timeout;
+        self
+    }
+
+    /// Sets the certificates for a `rediss://` URL.
+    pub fn tls(mut self, tls: RedisTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Sets how long [`connect`](Self::connect) waits for a Redis that cannot be reached: not at all by default. The log
+    /// says that it waits, and for what.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
         self
     }
 
@@ -70,26 +106,66 @@ impl RedisLedgerBuilder {
         self
     }
 
-    /// Connects, and checks that this Redis keeps claims.
+    /// Connects, checks that this Redis keeps claims, and takes every step once that a leg may take.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, or is configured to
-    /// evict keys. The token of an evicted claim could be used again.
+    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, a sentinel or a node of
+    /// a cluster, does not permit a step, or is configured to evict keys. The token of an evicted claim could be used
+    /// again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
-        let (_, connection) = connection(self.url, &self.prefix, self.timeout)?;
-        let memory = connection.info("memory").await.map_err(ConnectError::unreachable)?;
+        until_there(self.wait, ConnectError::is_away, async || self.try_connect().await).await
+    }
+
+    async fn try_connect(&self) -> Result<RedisLedger, ConnectError> {
+        let (_, connection) = connection(&self.url, &self.prefix, self.times, &self.tls)?;
+        check_kind(&connection).await?;
+        let memory = connection.info("memory").await.map_err(|away| ConnectError::of("INFO", away))?;
         check_eviction(&memory)?;
-        // A hosted Redis may hide its role. It is accepted: it is not a replica that the operator chose by mistake.
-        let replication = connection.info("replication").await.map_err(ConnectError::unreachable)?;
-        if field(&replication, "role") == Some("slave") {
-            return Err(ConnectError::Replica);
-        }
         let shares = Shares::new(
             self.anonymous_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 2),
             self.principal_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 10),
         );
-        Ok(RedisLedger::on(connection, &self.prefix, shares, Freeing::new(self.freeing_bytes)))
+        let ledger = RedisLedger::on(connection, &self.prefix, shares, Freeing::new(self.freeing_bytes));
+        rehearse(&ledger).await?;
+        Ok(ledger)
+    }
+}
+
+/// Takes every step that a leg may take, with claims that are removed at the end: a user without the right to take one of
+/// them would fail every leg.
+async fn rehearse(ledger: &RedisLedger) -> Result<(), ConnectError> {
+    let flow = FlowId::from_bytes(random());
+    let [first, second] = [1, 2].map(|round| ClaimId { flow, what: ClaimKind::Round(round) });
+    let now = Timestamp::from(SystemTime::now());
+    let keep = Retention { now, until: now + REHEARSAL, share: PrincipalShare::Common };
+    let answers = Digest::from_bytes([0; 32]);
+    let request = ClaimRequest { answers, keep, lease: REHEARSAL, orphan: OwnerLost::Free };
+    let fence = fresh(ledger.claim(first, request).await)?;
+    // With a leg that waits for it.
+    drop(ledger.claim(first, request).await.map_err(ConnectError::step("claim"))?);
+    ledger.renew(first, fence, now + REHEARSAL).await.map_err(ConnectError::step("renew"))?;
+    let spill = Spill { id: second, keep, state: Vec::new() };
+    ledger.settle(first, fence, Some(Vec::new()), Some(spill), vec![]).await.map_err(ConnectError::step("settle"))?;
+    let fence = fresh(ledger.claim(second, request).await)?;
+    ledger.release(second, fence, OwnerLost::Free, true).await.map_err(ConnectError::step("release"))?;
+    ledger.sweep(Timestamp::from_millis(0), 1).await.map_err(ConnectError::step("sweep"))?;
+    ledger.rehearse_register(flow, now).await?;
+    let mut remove = redis::cmd("DEL");
+    for id in [first, second] {
+        remove.arg(ledger.key(id)).arg(ledger.waiters_key(id));
+    }
+    let removed = ledger.connection.query::<i64>(remove.arg(ledger.record_key(flow))).await;
+    removed.map(drop).map_err(|away| ConnectError::of("DEL", away))
+}
+
+/// How long the claims of a rehearsal are kept if it is interrupted.
+const REHEARSAL: Duration = Duration::from_secs(10);
+
+fn fresh(claimed: Result<Claimed, LedgerError>) -> Result<Fence, ConnectError> {
+    match claimed.map_err(ConnectError::step("claim"))? {
+        Claimed::Fresh { fence, .. } => Ok(fence),
+        _ => Err(ConnectError::of("claim", Away::Garbage)),
     }
 }
 
@@ -98,22 +174,47 @@ impl std::fmt::Debug for RedisLedgerBuilder {
         // The URL may contain a password.
         f.debug_struct("RedisLedgerBuilder")
             .field("prefix", &self.prefix)
-            .field("timeout", &self.timeout)
+            .field("times", &self.times)
             .finish_non_exhaustive()
     }
 }
 
+/// Default timeouts.
+pub(crate) const TIMES: Times = Times { call: Duration::from_secs(1), connect: Duration::from_secs(5) };
+
 /// Checks the configuration and returns a connection that is opened on first use.
-pub(crate) fn connection(url: String, prefix: &str, timeout: Duration) -> Result<(Client, Connection), ConnectError> {
+pub(crate) fn connection(
+    url: &str,
+    prefix: &str,
+    times: Times,
+    tls: &RedisTls,
+) -> Result<(Address, Connection), ConnectError> {
     if prefix.contains(['{', '}']) {
         return Err(ConnectError::Prefix { prefix: prefix.to_owned() });
     }
-    if timeout.is_zero() {
+    if times.call.is_zero() || times.connect.is_zero() {
         return Err(ConnectError::NoTime);
     }
-    let client = Client::open(url).map_err(ConnectError::url)?;
-    let connection = Connection::new(client.clone(), timeout).map_err(ConnectError::url)?;
-    Ok((client, connection))
+    let address = Address::parse(url, tls).map_err(ConnectError::url)?;
+    let connection = Connection::new(address.clone(), times).map_err(ConnectError::url)?;
+    Ok((address, connection))
+}
+
+/// Checks that this is the primary of a Redis that is not a cluster.
+pub(crate) async fn check_kind(connection: &Connection) -> Result<(), ConnectError> {
+    let told = |away| ConnectError::of("INFO", away);
+    let server = connection.info("server").await.map_err(told)?;
+    match field(&server, "redis_mode") {
+        Some("sentinel") => return Err(ConnectError::Sentinel),
+        Some("cluster") => return Err(ConnectError::Cluster),
+        _ => {}
+    }
+    // A hosted Redis may hide its role. It is accepted: it is not a replica that the operator chose by mistake.
+    let replication = connection.info("replication").await.map_err(told)?;
+    match field(&replication, "role") {
+        Some("slave") => Err(ConnectError::Replica),
+        _ => Ok(()),
+    }
 }
 
 /// The value of a field in the reply to `INFO`.
@@ -126,7 +227,10 @@ pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL is not a Redis URL.
-    #[error("this is not the address of a Redis: write it like redis://127.0.0.1:6379/")]
+    #[error(
+        "this is not the address of a Redis: write it like redis://127.0.0.1:6379/, or like \
+         redis+sentinel://127.0.0.1:26379/mymaster for a primary behind sentinels"
+    )]
     Url(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The prefix contains a brace. A Redis Cluster chooses the node of a key by the part in braces.
     #[error(
@@ -153,6 +257,34 @@ pub enum ConnectError {
     /// message that is published on a replica reaches only the subscribers of that replica.
     #[error("this Redis is a replica: connect to its primary")]
     Replica,
+    /// This is a sentinel, which keeps no claims.
+    #[error(
+        "this is a sentinel: write redis+sentinel:// and the name of its primary, as in redis+sentinel://HOST:26379/mymaster"
+    )]
+    Sentinel,
+    /// This is a node of a cluster. The register and the scripts need all keys on one node.
+    #[error(
+        "this is a node of a Redis Cluster, which is not supported: use a Redis that is not a cluster, with replicas and sentinels"
+    )]
+    Cluster,
+    /// Redis refuses a step that every leg needs.
+    #[error("Redis refuses what every call needs ({step}): give its user the rights that the guide on deploying lists")]
+    Refused {
+        /// The step.
+        step: &'static str,
+        /// What Redis said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The file of a certificate or of a key cannot be read.
+    #[error("cannot read {file}")]
+    Certificate {
+        /// The file.
+        file: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
     /// Redis is configured to evict keys when its memory is full.
     #[error(
         "Redis is set to evict keys when its memory is full (maxmemory-policy {policy}), and the \
@@ -165,12 +297,34 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    fn url(error: redis::RedisError) -> Self {
+    pub(crate) fn url(error: redis::RedisError) -> Self {
         Self::Url(Box::new(error))
     }
 
-    pub(crate) fn unreachable(away: Away) -> Self {
-        Self::Unreachable(Box::new(away))
+    /// The reason for which a step was not taken.
+    pub(crate) fn of(step: &'static str, away: Away) -> Self {
+        match away.is_refusal() && !away.is_away() {
+            true => Self::Refused { step, source: Box::new(away) },
+            false => Self::Unreachable(Box::new(away)),
+        }
+    }
+
+    pub(crate) fn step(step: &'static str) -> impl FnOnce(LedgerError) -> Self {
+        move |error| match error {
+            LedgerError::Unavailable(source) => match source.downcast() {
+                Ok(away) => Self::of(step, *away),
+                Err(source) => Self::Unreachable(source),
+            },
+            other => Self::Refused { step, source: Box::new(other) },
+        }
+    }
+
+    /// Whether Redis cannot be reached, and may be reached later.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::Unreachable(source) => source.downcast_ref().is_some_and(Away::is_away),
+            _ => false,
+        }
     }
 }
 

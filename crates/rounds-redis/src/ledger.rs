@@ -117,7 +117,7 @@ impl RedisLedger {
     }
 
     /// The key of the set in which the waiters of a claim are registered.
-    fn waiters_key(&self, id: ClaimId) -> String {
+    pub(crate) fn waiters_key(&self, id: ClaimId) -> String {
         self.key(id) + ":w"
     }
 
@@ -413,7 +413,7 @@ fn is_claim(name: &str) -> bool {
     what.starts_with(['r', 'e']) && !what.contains(':')
 }
 
-fn random() -> [u8; 16] {
+pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system provides randomness");
     bytes

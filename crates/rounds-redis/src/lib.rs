@@ -23,6 +23,7 @@
 //! Redis 7 or later. It has to keep what it was told to keep: `maxmemory-policy noeviction`. What a failover can lose, and
 //! what narrows it, is in the guide `rounds::guide::deploying`.
 
+mod address;
 mod connect;
 mod connection;
 mod documents;
@@ -31,7 +32,10 @@ mod register;
 mod relay;
 mod scripts;
 mod subscription;
+mod tls;
 
+pub use address::RedisAddress;
 pub use connect::{ConnectError, RedisLedgerBuilder};
 pub use ledger::RedisLedger;
 pub use relay::{RedisRelay, RedisRelayBuilder};
+pub use tls::RedisTls;

@@ -16,6 +16,7 @@ use rounds::{
 };
 
 use crate::{
+    connect::ConnectError,
     connection::Away,
     ledger::{RedisLedger, kept_until, millis, yes_or_no},
     scripts::register as scripts,
@@ -76,6 +77,14 @@ impl RedisLedger {
             true => Ok(()),
             false => Err(Away::Garbage.into()),
         }
+    }
+
+    /// Takes the steps of a register that no other step takes: its indexes, and telling its watchers.
+    pub(crate) async fn rehearse_register(&self, flow: FlowId, now: Timestamp) -> Result<(), ConnectError> {
+        self.get_flow(flow, now).await.map_err(ConnectError::step("get"))?;
+        self.read_flows(false, None, 1).await.map_err(ConnectError::step("list"))?;
+        let watchers = self.connection.publish(&format!("{}:watch", self.index()), &[]).await;
+        watchers.map(drop).map_err(|away| ConnectError::of("publishing", away))
     }
 
     async fn get_flow(&self, id: FlowId, now: Timestamp) -> Result<Option<FlowRecord>, LedgerError> {

@@ -8,19 +8,17 @@ use std::{
 };
 
 use rounds::{
+    ledger::kit::until_there,
     relay::{Inbox, Relay, RelayError},
     time::BoxFuture,
 };
-use tokio::{
-    runtime::Handle,
-    task::AbortHandle,
-    time::{sleep, timeout},
-};
+use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 
 use crate::{
     connect::{self, ConnectError},
-    connection::{Away, Connection, Published},
+    connection::{Away, Connection, Published, Times},
     subscription::{Line, Standing, Subscription},
+    tls::RedisTls,
 };
 
 /// Pause before a message without a receiver is published again: an instance that has just lost its connection has
@@ -40,20 +38,18 @@ const LONGEST: usize = 64;
 ///
 /// Each call ends within [the timeout](RedisRelayBuilder::timeout), or within a few times that if it must find out
 /// which instances are connected. If it fails, the leg ends with a retryable error. This instance subscribes again by
-/// itself, also after a failover to another Redis. For three times the timeout and half a second after that, it does
+/// itself, also after a failover to another Redis. For seven times the timeout and half a second after that, it does
 /// not treat an unreachable instance as gone, because that instance may be reconnecting as well. Give all instances the
-/// same timeout.
+/// same timeout. An idle relay sends a command every two timeouts, and two more every five.
 ///
-/// In a cluster, or behind a proxy that does not report subscribers, the count cannot be trusted. There, an instance
-/// that does not answer for three seconds counts as gone.
+/// Behind a proxy that does not report subscribers, an instance that does not answer for three seconds counts as gone.
 ///
 /// The subscription ends when the relay is dropped, together with the server that owns it.
 pub struct RedisRelay {
     connection: Arc<Connection>,
     prefix: String,
     here: String,
-    /// Whether a subscriber count of zero means that the instance is gone. In a cluster, a node counts only its own
-    /// subscribers, and a proxy may not report the count.
+    /// Whether a subscriber count of zero means that the instance is gone. A proxy may not report the count.
     counts: bool,
     standing: Standing,
     listening: Mutex<Listening>,
@@ -84,7 +80,9 @@ impl RedisRelay {
             url: url.into(),
             name: name.into(),
             prefix: "rounds".to_owned(),
-            timeout: Duration::from_secs(1),
+            times: connect::TIMES,
+            tls: RedisTls::default(),
+            wait: Duration::ZERO,
         }
     }
 
@@ -160,7 +158,9 @@ pub struct RedisRelayBuilder {
     url: String,
     name: String,
     prefix: String,
-    timeout: Duration,
+    times: Times,
+    tls: RedisTls,
+    wait: Duration,
 }
 
 impl RedisRelayBuilder {
@@ -171,9 +171,27 @@ impl RedisRelayBuilder {
         self
     }
 
-    /// Sets the timeout of one call to Redis, including a reconnection: one second by default.
+    /// Sets the timeout of one call to Redis: one second by default. Round trips may take 80 % of it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.times.call = timeout;
+        self
+    }
+
+    /// Sets the timeout of connecting to Redis: five seconds by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.times.connect = timeout;
+        self
+    }
+
+    /// Sets the certificates for a `rediss://` URL.
+    pub fn tls(mut self, tls: RedisTls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Sets how long [`connect`](Self::connect) waits for a Redis that cannot be reached: not at all by default.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
         self
     }
 
@@ -181,34 +199,33 @@ impl RedisRelayBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached or is a replica.
+    /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, a sentinel or a node of
+    /// a cluster, or does not permit to publish and to subscribe.
     pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
-        let Self { url, name, prefix, timeout: time } = self;
+        until_there(self.wait, ConnectError::is_away, async || self.try_connect().await).await
+    }
+
+    async fn try_connect(&self) -> Result<RedisRelay, ConnectError> {
+        let Self { url, name, prefix, times, tls, .. } = self;
         if name.is_empty() || name.len() > LONGEST {
             return Err(ConnectError::Name { longest: LONGEST });
         }
-        let (client, connection) = connect::connection(url, &prefix, time)?;
-        let cluster = connection.info("cluster").await.map_err(ConnectError::unreachable)?;
-        let here = unique(&name);
-        let line = Line { client, channel: channel(&prefix, &here), timeout: time };
-        let subscribed = timeout(time, line.subscribe()).await;
-        let subscription = subscribed
-            .map_err(|_| Away::Silent { after: time })
-            .and_then(|subscribed| subscribed.map_err(Away::Failed))
-            .map_err(ConnectError::unreachable)?;
-        // The nodes of a cluster forward messages to each other.
-        let standalone = connect::field(&cluster, "cluster_enabled") == Some("0");
-        if standalone && !connection.is_primary().await.map_err(ConnectError::unreachable)? {
-            return Err(ConnectError::Replica);
-        }
-        let counts =
-            standalone && tells_who_listens(&connection, &line.channel).await.map_err(ConnectError::unreachable)?;
+        let (address, connection) = connect::connection(url, prefix, *times, tls)?;
+        connect::check_kind(&connection).await?;
+        let here = unique(name);
+        let line = Line { address, channel: channel(prefix, &here), times: *times };
+        let subscription = line.subscribe().await.map_err(|away| ConnectError::of("subscribing", away))?;
+        // To no instance.
+        let published = connection.publish(&channel(prefix, ""), &[]).await;
+        published.map_err(|away| ConnectError::of("publishing", away))?;
+        let counts = tells_who_listens(&connection, &line.channel).await;
+        let counts = counts.map_err(|away| ConnectError::of("counting subscribers", away))?;
         Ok(RedisRelay {
             connection: Arc::new(connection),
-            prefix,
+            prefix: prefix.clone(),
             here,
             counts,
-            standing: Standing::new(time),
+            standing: Standing::new(times.call),
             listening: Mutex::new(Listening::NotYet(Box::new((subscription, line, Handle::current())))),
         })
     }
@@ -220,7 +237,7 @@ impl fmt::Debug for RedisRelayBuilder {
         f.debug_struct("RedisRelayBuilder")
             .field("name", &self.name)
             .field("prefix", &self.prefix)
-            .field("timeout", &self.timeout)
+            .field("times", &self.times)
             .finish_non_exhaustive()
     }
 }

@@ -8,23 +8,28 @@ use std::{
 };
 
 use futures_core::Stream as _;
-use redis::{
-    Client, RedisError,
-    aio::{PubSubSink, PubSubStream},
-};
+use redis::aio::{PubSubSink, PubSubStream};
 use rounds::relay::Inbox;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::connection::Connection;
+use crate::{
+    address::Address,
+    connection::{self, Away, Connection, Times},
+};
 
 /// First and longest pause between two attempts to subscribe.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
+/// How many call timeouts pass between two pings of the subscription, and between two looks at what the server counts: an
+/// idle instance sends less than one command a second.
+const PINGS: u32 = 2;
+const LOOKS: u32 = 5;
+
 /// Everything that subscribing needs.
 pub(crate) struct Line {
-    pub(crate) client: Client,
+    pub(crate) address: Address,
     pub(crate) channel: String,
-    pub(crate) timeout: Duration,
+    pub(crate) times: Times,
 }
 
 /// A connection that has subscribed to the channel.
@@ -34,9 +39,8 @@ pub(crate) struct Subscription {
 }
 
 impl Line {
-    pub(crate) async fn subscribe(&self) -> Result<Subscription, RedisError> {
-        let (mut sink, stream) = self.client.get_async_pubsub().await?.split();
-        sink.subscribe(&self.channel).await?;
+    pub(crate) async fn subscribe(&self) -> Result<Subscription, Away> {
+        let (sink, stream) = connection::subscribe(&self.address, &self.channel, self.times.connect).await?.split();
         Ok(Subscription { sink, stream })
     }
 
@@ -48,10 +52,10 @@ impl Line {
         standing: Standing,
         sending: Option<Arc<Connection>>,
     ) {
-        let mut pause = self.timeout;
+        let mut pause = self.times.call.saturating_mul(LOOKS);
         loop {
             tokio::select! {
-                () = subscription.deliver(&inbox, self.timeout) => standing.lost(),
+                () = subscription.deliver(&inbox, self.times.call) => standing.lost(),
                 connection = self.has_moved(sending.as_deref(), &mut pause) => {
                     // In this order: no call may trust the subscriber count of the new connection before the instances
                     // have had time to reconnect.
@@ -76,17 +80,17 @@ impl Line {
             sleep(*pause).await;
             let listens = connection.listeners(&self.channel).await;
             if matches!(listens, Ok(0)) || matches!(connection.is_primary().await, Ok(false)) {
-                *pause = pause.saturating_mul(2).min(self.timeout.saturating_mul(30));
+                *pause = pause.saturating_mul(2).min(self.times.call.saturating_mul(30));
                 return connection;
             }
-            *pause = self.timeout;
+            *pause = self.times.call.saturating_mul(LOOKS);
         }
     }
 
     async fn again(&self) -> Subscription {
         let (mut pause, longest) = PAUSES;
         loop {
-            if let Ok(Ok(subscription)) = timeout(self.timeout, self.subscribe()).await {
+            if let Ok(subscription) = self.subscribe().await {
                 return subscription;
             }
             sleep(pause).await;
@@ -101,7 +105,7 @@ impl Subscription {
         let Self { sink, stream } = self;
         let silence = async {
             loop {
-                sleep(patience / 2).await;
+                sleep(patience.saturating_mul(PINGS)).await;
                 if !matches!(timeout(patience, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
                     return;
                 }
@@ -126,7 +130,7 @@ impl Subscription {
 pub(crate) struct Standing {
     stands: Arc<Mutex<Stands>>,
     /// How long other instances may take to reconnect after losing Redis together with this one: the time to notice the
-    /// loss, plus a few attempts.
+    /// loss, plus a few attempts to connect.
     settling: Duration,
 }
 
@@ -141,7 +145,7 @@ impl Standing {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             stands: Arc::new(Mutex::new(Stands::FromTheStart)),
-            settling: timeout.saturating_mul(3).saturating_add(PAUSES.1),
+            settling: timeout.saturating_mul(LOOKS + 2).saturating_add(PAUSES.1),
         }
     }
 

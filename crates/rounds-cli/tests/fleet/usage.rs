@@ -3,7 +3,9 @@
 use crate::{in_time, instance::rounds};
 
 async fn fails(args: &[&str]) -> String {
-    let output = in_time("the command", rounds(&[&["serve", "--stdio"], args].concat()).output()).await.unwrap();
+    let output = in_time("the command", rounds(&[&["serve", "--stdio", "--store-wait", "0s"], args].concat()).output())
+        .await
+        .unwrap();
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }

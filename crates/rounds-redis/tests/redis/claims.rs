@@ -18,21 +18,6 @@ async fn it_passes_the_suite() {
     in_time(rounds::ledger::suite::run(|| redis.ledger())).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_passes_the_suite_on_a_node_of_a_cluster() {
-    // A cluster node rejects a script whose keys may be on different nodes.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let redis = Redis::with(&["--cluster-enabled", "yes", "--cluster-port", &free, "--bind", "127.0.0.1"]);
-    let _: String = redis.ask("CLUSTER ADDSLOTSRANGE 0 16383", &[]).await;
-    in_time(async {
-        while !redis.ask::<String>("CLUSTER INFO", &[]).await.contains("cluster_state:ok") {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        rounds::ledger::suite::run(|| redis.ledger()).await;
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn every_key_has_the_prefix_the_flow_as_its_hash_tag_and_an_end() {
     let redis = Redis::start();

@@ -6,6 +6,7 @@ mod away;
 mod claims;
 mod costs;
 mod hostile;
+mod kinds;
 mod processes;
 mod relay;
 mod sealed;

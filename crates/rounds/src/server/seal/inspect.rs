@@ -195,6 +195,6 @@ mod tests {
         let shown = inspected.to_string();
         assert!(!shown.contains(|c: char| c != '\n' && !crate::shared::escape::is_harmless(c)), "{shown:?}");
         assert_eq!(shown.lines().filter(|line| line.starts_with("principal")).count(), 1, "{shown}");
-        assert_eq!(shown.matches(r"a\u{1b}[2J\u{a}principal  none\u{202e}\u{9b}").count(), 8, "{shown}");
+        assert_eq!(shown.matches(r"a\u{1b}[2J\u{a}principal  none\u{202e}\u{9b}").count(), 9, "{shown}");
     }
 }

@@ -51,6 +51,35 @@ pub async fn until_changed<F: Future<Output = bool>>(waiter: Waiter, is_running:
     }
 }
 
+/// Opens a store, and waits this long for one that is away. The log says so, every ten seconds.
+///
+/// # Errors
+///
+/// The latest error, when the time is over, or at once if the error does not mean that the store is away.
+pub async fn until_there<T, E: std::error::Error + 'static>(
+    within: Duration,
+    is_away: impl Fn(&E) -> bool,
+    mut open: impl AsyncFnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    const PAUSE: Duration = Duration::from_millis(500);
+    const LINES: Duration = Duration::from_secs(10);
+    let began = Instant::now();
+    let mut said = None;
+    loop {
+        match open().await {
+            Err(error) if is_away(&error) && began.elapsed() < within => {
+                if said.is_none_or(|said: Instant| said.elapsed() >= LINES) {
+                    said = Some(Instant::now());
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(target: "rounds", error, "waiting for the store");
+                }
+            }
+            opened => return opened,
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 /// A request for a claim whose reply has not arrived. If it is dropped before [`confirm`](Self::confirm), the claim may
 /// have been taken without its caller knowing, and the given function has to see to it that it becomes free.
 #[derive(Debug)]
@@ -362,6 +391,25 @@ mod tests {
         (0..10).for_each(|_| store.free(&freeing, Duration::from_secs(30)));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(store.freed(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_away_is_waited_for_and_one_that_refuses_is_not() {
+        let mut attempts = 0;
+        let open = async |attempts: &mut u32, away: u32| {
+            *attempts += 1;
+            let unavailable = |why: &str| LedgerError::Unavailable(why.into());
+            if *attempts > away { Ok(()) } else { Err(unavailable("away")) }
+        };
+        let hour = Duration::from_secs(3600);
+        until_there(hour, |_| true, async || open(&mut attempts, 10).await).await.unwrap();
+        assert_eq!(attempts, 11);
+        let began = Instant::now();
+        assert!(until_there(hour, |_| true, async || open(&mut 0, u32::MAX).await).await.is_err());
+        assert!(began.elapsed() >= hour);
+        let began = Instant::now();
+        assert!(until_there(hour, |_| false, async || open(&mut 0, u32::MAX).await).await.is_err());
+        assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

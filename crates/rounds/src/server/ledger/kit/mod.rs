@@ -8,6 +8,6 @@ mod background;
 mod shares;
 mod waiting;
 
-pub use background::{Freeing, Unconfirmed, until_changed};
+pub use background::{Freeing, Unconfirmed, until_changed, until_there};
 pub use shares::Shares;
 pub use waiting::{Waiter, Waiting};
