@@ -252,7 +252,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         match self.tasks_with(&request.task_id) {
-            Some(tasks) => tasks.get(&self.core, &request.task_id, &context),
+            Some(tasks) => self.player(tasks).get(&request.task_id, context).await,
             None => self.handlers.serve(&context).get_task(request, context).await,
         }
     }
@@ -263,7 +263,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         match self.tasks_with(&request.task_id) {
-            Some(tasks) => self.player(tasks).update(request, context),
+            Some(tasks) => self.player(tasks).update(request, context).await,
             None => self.handlers.serve(&context).update_task(request, context).await,
         }
     }
@@ -274,7 +274,7 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         match self.tasks_with(&request.task_id) {
-            Some(tasks) => tasks.cancel(&self.core, &request.task_id, &context),
+            Some(tasks) => self.player(tasks).cancel(&request.task_id, context).await,
             None => self.handlers.serve(&context).cancel_task(request, context).await,
         }
     }

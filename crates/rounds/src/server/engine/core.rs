@@ -7,7 +7,10 @@ use std::sync::{
 
 use rmcp::{RoleServer, model::ErrorCode, service::RequestContext};
 
-use super::{admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, texts::RecentTexts};
+use super::{
+    admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, task::TaskLeg,
+    texts::RecentTexts,
+};
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
@@ -150,7 +153,10 @@ impl Core {
     }
 
     pub(crate) fn identify(&self, context: &RequestContext<RoleServer>) -> Option<Principal> {
-        let principal = self.identify.identify(context);
+        let principal = match context.extensions.get::<TaskLeg>().and_then(TaskLeg::caller) {
+            Some(caller) => caller.clone(),
+            None => self.identify.identify(context),
+        };
         if principal.is_some() && !self.identifies_principals() {
             self.identifies.store(true, Ordering::Relaxed);
         }

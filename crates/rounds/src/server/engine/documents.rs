@@ -18,7 +18,6 @@ use crate::{
 pub(crate) struct Opened {
     pub(crate) version: Version,
     pub(crate) content: Vec<u8>,
-    pub(crate) due: Option<Timestamp>,
 }
 
 /// What is written, in plain.
@@ -45,7 +44,7 @@ impl Core {
     ) -> Result<Option<Opened>, LedgerError> {
         let Some(document) = documents.read(id, self.now()).await? else { return Ok(None) };
         let content = self.opened(Place::Document(id), document.sealed);
-        Ok(content.map(|content| Opened { version: document.version, content, due: document.due }))
+        Ok(content.map(|content| Opened { version: document.version, content }))
     }
 
     /// Writes a document if this is its newest version, as [`Documents::write`] does.

@@ -4,7 +4,6 @@ pub(crate) mod admission;
 pub(crate) mod answer;
 mod claim;
 pub(crate) mod core;
-#[allow(dead_code, reason = "tasks and decisions are kept with it from the next change on")]
 pub(crate) mod documents;
 pub(crate) mod effects;
 pub(crate) mod elsewhere;
@@ -24,6 +23,7 @@ mod reply;
 pub(crate) mod route;
 mod stand_in;
 mod stop;
+pub(crate) mod task;
 pub(crate) mod texts;
 pub(crate) mod view;
 pub(crate) mod weight;

@@ -106,6 +106,8 @@ impl View {
 
     pub(crate) fn take(context: &RequestContext<RoleServer>, extractor: &'static str) -> Result<Arc<Self>, FlowError> {
         let carried = context.extensions.get::<Carried>();
-        carried.map(|Carried(view)| view.clone()).ok_or(FlowError::NotWrapped { extractor })
+        let view = carried.map(|Carried(view)| view.clone()).ok_or(FlowError::NotWrapped { extractor })?;
+        view.frame.shapes.note(extractor);
+        Ok(view)
     }
 }

@@ -58,6 +58,11 @@ impl Digest {
         Self::of_parts("once", &[flow.as_bytes(), name.as_bytes()].concat())
     }
 
+    /// Digest of the id of a task, as a ledger sees it.
+    pub(crate) fn of_task(id: &str) -> Self {
+        Self::of_parts("task", id.as_bytes())
+    }
+
     /// Digest of a state that is kept in the ledger.
     pub(crate) fn of_spill(state: &[u8]) -> Self {
         Self::of_parts("spill", state)

@@ -291,6 +291,13 @@ impl DerivedKey {
         flow
     }
 
+    /// The secret part of the id of the task that a leg becomes: the same on every instance with this key.
+    pub(crate) fn task(&self, leg: Digest) -> [u8; 32] {
+        let mut task = [0; 32];
+        expand(&self.secret[..], &[b"rounds/task/1\0", leg.as_bytes()], &mut task);
+        task
+    }
+
     /// The id of a principal's share in a ledger: the same on every instance with this key, and impossible to compute
     /// without the key.
     pub(crate) fn share(&self, principal: Digest) -> [u8; 16] {

@@ -1,7 +1,8 @@
 //! A tool call that may become a task, and the legs that its task plays.
 
 use std::{
-    future::poll_fn,
+    convert::Infallible,
+    future::{poll_fn, ready},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -18,12 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     TaskService,
-    record::{NextLeg, Record, Stage, object},
-    table::{Entry, leg_of},
+    record::{Holder, NextLeg, Record, Run, Stage, object},
+    run::{Live, Running},
+    store::{self, Unkept},
+    table::{TaskKey, leg_of, new_id},
 };
 use crate::{
     server::{
-        engine::{core::Core, handlers::Handlers, leg, link::StatusLine},
+        engine::{core::Core, handlers::Handlers, leg, link::StatusLine, task::TaskLeg},
+        ledger::LedgerError,
         policy::principal::Principal,
         seal::{
             Digest, FlowId,
@@ -31,12 +35,15 @@ use crate::{
             token,
         },
     },
-    shared::clock::BoxFuture,
+    shared::clock::{BoxFuture, Timestamp},
 };
 
 /// How often a leg that asks for a retry is played again, and the pause before the first time; it doubles.
 const RETRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// How often a run looks at its task at least: a cancellation on another instance reaches it after this time.
+const LOOK: Duration = Duration::from_secs(5);
 
 type Played = Result<CallToolResponse, ErrorData>;
 type LegFuture = BoxFuture<'static, Played>;
@@ -65,6 +72,13 @@ pub(crate) struct Player<H> {
     pub(crate) handlers: Handlers<H>,
 }
 
+/// A run that is about to begin.
+pub(super) struct NewRun {
+    holder: Holder,
+    /// Its lease, if tasks are kept outside of this process.
+    pub(super) lease: Option<Run>,
+}
+
 impl<H: ServerHandler> Player<H> {
     /// Plays the leg of a call. If it takes longer than this, the call becomes a task, and the leg goes on in it.
     pub(crate) async fn call(
@@ -73,13 +87,22 @@ impl<H: ServerHandler> Player<H> {
         mut context: RequestContext<RoleServer>,
         after: Duration,
     ) -> Played {
-        let owner = caller(&self.core, &context);
-        let same = leg_of(&request, owner);
-        if let Some(entry) = same.and_then(|leg| self.tasks.table.of_leg(leg)) {
-            return Ok(entry.handle(self.core.now()).into());
+        self.sweep_from_now_on(&context);
+        let caller = caller(&self.core, &context);
+        let named = leg::key_of(&context).and_then(Result::ok).map(str::to_owned);
+        let same = leg_of(&request, named.as_deref(), caller.as_ref().map(Principal::digest));
+        let id = new_id(&self.core, same);
+        if same.is_some()
+            && let Some(handle) = self.handle(&id).await
+        {
+            return Ok(handle);
         }
         let (client, status) = (std::mem::take(&mut context.ct), StatusLine::default());
         context.extensions.insert(status.clone());
+        let first = self.first_leg(&request, named.is_some(), after);
+        if let Some(first) = &first {
+            context.extensions.insert(first.clone());
+        }
         let until = until(&self.core, &request);
         let mut leg = self.leg(request.clone(), context.clone());
         if !after.is_zero()
@@ -87,52 +110,101 @@ impl<H: ServerHandler> Player<H> {
         {
             return ended;
         }
-        let now = self.core.now();
-        let record = Record::new(owner, request, capabilities(&context), now, until);
-        match self.tasks.table.insert(&self.core, record, same, context.ct.clone(), status.clone()) {
-            Ok(entry) => {
+        let mut record = Record::new(caller.as_ref(), request, capabilities(&context), self.core.now(), until);
+        if let Some(first) = first {
+            match called(&mut leg, &first).await {
+                // Its handler was not called: there is nothing to poll for.
+                Some(Err(error)) if !first.is_called() => return Err(error),
+                Some(played) => leg = Box::pin(ready(played)),
+                None => record.flow = first.runs_again_as(),
+            }
+        }
+        let run = self.new_run();
+        record.run.clone_from(&run.lease);
+        let (key, handle) = (Digest::of_task(&id), record.created(&id, status.get(), self.core.now()));
+        match self.tasks.insert(&self.core, key, record).await {
+            Ok(true) => {
                 status.is_of_task();
-                let handle = entry.handle(now);
-                tokio::spawn(self.follow(entry, context, leg));
+                let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), status));
+                tokio::spawn(self.follow(running, until, context, leg));
                 Ok(handle.into())
             }
-            Err(full) => {
-                tracing::warn!(target: "rounds", "a call does not become a task: {full}");
+            Ok(false) => {
+                // An equal leg became this task at the same time. The one of the two that runs has to end.
+                tokio::spawn(leg);
+                Ok(self.handle(&id).await.unwrap_or_else(|| handle.into()))
+            }
+            Err(unkept) => {
+                tracing::warn!(target: "rounds", error = %unkept, "a call does not become a task");
                 listened(leg, &client, &context.ct).await
             }
         }
     }
 
-    /// Sends the next leg of a task whose questions are answered.
-    pub(super) fn go_on(self, entry: Arc<Entry>, leg: NextLeg, mut context: RequestContext<RoleServer>) {
+    /// The handle of a task that exists.
+    async fn handle(&self, id: &str) -> Option<CallToolResponse> {
+        let key = Digest::of_task(id);
+        let record = self.tasks.read(&self.core, key).await.ok()?;
+        let message = self.tasks.runs.find(key).and_then(|live| live.status.get());
+        Some(record.created(id, message, self.core.now()).into())
+    }
+
+    /// What makes a first leg one that can be played again, if tasks are kept: its flow has a name before its handler runs.
+    /// The client has given it one with its idempotency key. Otherwise it gets one if it is a task from its beginning: the
+    /// others would pay for it with a claim, also those that end in time.
+    fn first_leg(&self, request: &CallToolRequestParams, is_named: bool, after: Duration) -> Option<TaskLeg> {
+        let is_first = request.request_state.is_none() && store::documents(&self.core).is_some();
+        let flow = (!is_named).then(|| self.core.new_flow());
+        (is_first && (is_named || after.is_zero())).then(|| TaskLeg::new(flow, None))
+    }
+
+    pub(super) fn new_run(&self) -> NewRun {
+        let holder = *self.core.new_flow().as_bytes();
+        let until = self.core.now() + self.core.limits.lease;
+        let lease = store::documents(&self.core).map(|_| Run { holder, until });
+        NewRun { holder, lease }
+    }
+
+    /// Plays a leg of a task: the next one, or one whose run is lost.
+    pub(super) fn go_on(
+        &self,
+        key: TaskKey,
+        run: NewRun,
+        record: &Record,
+        leg: &NextLeg,
+        mut context: RequestContext<RoleServer>,
+    ) {
         let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
-        let (request, capabilities) = entry.look(|record| (record.request(&leg), record.capabilities.clone()));
         // What can be asked is what the client of the call can answer, whatever it says in an update.
-        context.meta.0.0.insert(declared.to_owned(), capabilities);
-        context.extensions.insert(entry.status.clone());
-        context.ct = entry.cancel.clone();
-        let leg = self.leg(request, context.clone());
-        tokio::spawn(self.follow(entry, context, leg));
+        context.meta.0.0.insert(declared.to_owned(), record.capabilities.clone());
+        let status = StatusLine::default();
+        status.is_of_task();
+        context.extensions.insert(status.clone());
+        let flow = record.flow.filter(|_| leg.state.is_none());
+        context.extensions.insert(TaskLeg::new(flow, Some(record.caller.clone().map(Principal::new))));
+        context.ct = CancellationToken::new();
+        let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), status));
+        let (request, until) = (record.request(leg), record.until);
+        let player = Self { tasks: self.tasks.clone(), core: self.core.clone(), handlers: self.handlers.clone() };
+        let leg = player.leg(request, context.clone());
+        tokio::spawn(player.follow(running, until, context, leg));
     }
 
     /// Plays legs until the task has ended or asks.
-    async fn follow(self, entry: Arc<Entry>, context: RequestContext<RoleServer>, mut leg: LegFuture) {
+    async fn follow(self, run: Running, until: Timestamp, context: RequestContext<RoleServer>, mut leg: LegFuture) {
         let mut retries = 0;
         loop {
-            let ended = attend(&self.core, &entry, leg).await;
+            let ended = self.attend(&run, until, leg).await;
             let next = match ended {
-                Ended::Played(Err(error)) if retries < RETRIES && entry.may_retry(&error) => {
+                Ended::Played(Err(error)) if retries < RETRIES && self.may_retry(&run, &error).await => {
                     self.core.clock.sleep(PAUSE * 2_u32.pow(retries)).await;
                     retries += 1;
-                    entry.look(|record| match &record.stage {
-                        Stage::Working(leg) => Some(leg.clone()),
-                        _ => None,
-                    })
+                    self.working_leg(&run).await
                 }
-                ended => self.settle(&entry, ended),
+                ended => self.settle(&run, until, ended).await,
             };
-            let Some(next) = next else { return };
-            leg = self.leg(entry.look(|record| record.request(&next)), context.clone());
+            let Some(request) = next else { return };
+            leg = self.leg(request, context.clone());
         }
     }
 
@@ -141,31 +213,152 @@ impl<H: ServerHandler> Player<H> {
         Box::pin(async move { leg::play(&core, &handlers, request, context).await })
     }
 
+    /// Waits for the end of a leg, for its deadline, and after a cancellation for the grace period. Keeps the lease
+    /// meanwhile.
+    async fn attend(&self, run: &Running, until: Timestamp, leg: LegFuture) -> Ended {
+        let core = &self.core;
+        let overdue = core.clock.sleep(until.since(core.now()));
+        let cancelled = async {
+            run.cancel.cancelled().await;
+            core.clock.sleep(core.limits.grace).await;
+        };
+        tokio::select! {
+            biased;
+            played = leg => Ended::Played(played),
+            () = cancelled => Ended::Cancelled,
+            () = overdue => Ended::Overdue,
+            never = self.keep_lease(run) => match never {},
+        }
+    }
+
+    /// Renews the lease of a run, shows how far it is, and learns whether it was cancelled elsewhere.
+    async fn keep_lease(&self, run: &Running) -> Infallible {
+        let lease = self.core.limits.lease;
+        if store::documents(&self.core).is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            self.core.clock.sleep((lease / 3).min(LOOK)).await;
+            let (until, message) = (self.core.now() + lease, run.status.get());
+            let renewed = self.tasks.change(&self.core, run.key, |record| {
+                if !record.is_run_by(run.holder) {
+                    return None;
+                }
+                record.run = Some(Run { holder: run.holder, until });
+                record.message.clone_from(&message);
+                Some(record.cancelled)
+            });
+            // A store that is away may be back before the lease lapses. A run that was taken over ends by its claim.
+            if let Ok(Some(true)) = renewed.await {
+                run.cancel.cancel();
+            }
+        }
+    }
+
+    /// The leg that the run still has to play.
+    async fn working_leg(&self, run: &Running) -> Option<CallToolRequestParams> {
+        let record = self.tasks.read(&self.core, run.key).await.ok()?;
+        record.leg().filter(|_| record.is_run_by(run.holder)).map(|leg| record.request(leg))
+    }
+
+    /// Whether a leg with this error is played again. A first leg without a name for its flow is not: its effects would
+    /// not be known.
+    async fn may_retry(&self, run: &Running, error: &ErrorData) -> bool {
+        let asks_for_it = error.data.as_ref().is_some_and(|data| data["reason"] == "retry");
+        if !asks_for_it || run.cancel.is_cancelled() {
+            return false;
+        }
+        let record = self.tasks.read(&self.core, run.key).await;
+        record.is_ok_and(|record| record.is_run_by(run.holder) && record.can_play_again())
+    }
+
     /// Records what came of a leg. Returns the next one if it needs no answers.
-    fn settle(&self, entry: &Entry, ended: Ended) -> Option<NextLeg> {
-        let (core, table) = (&self.core, &self.tasks.table);
-        let (now, keep) = (core.now(), core.lifetimes.round);
-        let end = |stage| table.change(core, entry, |record| record.end(stage, now, keep));
-        let changed = match ended.outcome(entry) {
-            Outcome::Ends(stage) => end(stage).map(|()| None),
-            Outcome::Asks(asks) => match opened(core, asks.request_state.as_deref()) {
-                Some((_, span)) => table.change(core, entry, |record| record.proceed(*asks, span, now)),
-                None => end(Stage::Failed(internal("the questions have no state of this server"))).map(|()| None),
+    async fn settle(&self, run: &Running, until: Timestamp, ended: Ended) -> Option<CallToolRequestParams> {
+        let outcome = ended.outcome(run.cancel.is_cancelled());
+        let outcome = match outcome {
+            Outcome::Asks(asks) => match opened(&self.core, asks.request_state.as_deref()) {
+                Some((_, span)) => Settled::Asks(asks, span),
+                None => Settled::Ends(Stage::Failed(internal("the questions have no state of this server"))),
             },
             Outcome::Withdrawn(asks) => {
-                abort(core, asks.request_state.as_deref());
-                end(Stage::Cancelled).map(|()| None)
+                self.abort(asks.request_state.as_deref()).await;
+                Settled::Ends(Stage::Cancelled)
             }
+            Outcome::Ends(stage) => Settled::Ends(stage),
         };
-        changed.unwrap_or_else(|full| {
-            if let Stage::Asking(asking) = entry.look(|record| record.stage.clone()) {
-                abort(core, Some(&asking.state));
+        let mut pause = PAUSE;
+        loop {
+            match self.record(run, &outcome).await {
+                Ok(next) => return next,
+                Err(Unkept::Unknown) => return None,
+                Err(Unkept::NoRoom(full)) => return self.fail(run, &outcome, &full.to_string()).await,
+                Err(Unkept::Ledger(LedgerError::Full { whose, limit })) => {
+                    let full = LedgerError::Full { whose, limit };
+                    return self.fail(run, &outcome, &full.to_string()).await;
+                }
+                // What came of it is not lost with a store that is away for a while.
+                Err(Unkept::Ledger(_) | Unkept::Busy) if self.core.now() < until => {
+                    self.core.clock.sleep(pause).await;
+                    pause = (pause * 2).min(LOOK);
+                }
+                Err(_) => return None,
             }
-            // A failure takes less than what it replaces.
-            let _ = end(Stage::Failed(internal(&full.to_string())));
-            None
-        })
+        }
     }
+
+    async fn record(&self, run: &Running, outcome: &Settled) -> Result<Option<CallToolRequestParams>, Unkept> {
+        let (now, keep) = (self.core.now(), self.core.lifetimes.round);
+        let next = self.tasks.change(&self.core, run.key, |record| {
+            if !record.is_run_by(run.holder) {
+                return None;
+            }
+            match outcome {
+                Settled::Ends(stage) => {
+                    record.end(stage.clone(), now, keep);
+                    Some(None)
+                }
+                Settled::Asks(asks, span) => {
+                    let leg = record.proceed((**asks).clone(), *span, now);
+                    Some(leg.map(|leg| record.request(&leg)))
+                }
+            }
+        });
+        Ok(next.await?.flatten())
+    }
+
+    /// Ends the task because what came of it does not fit. A failure takes less.
+    async fn fail(&self, run: &Running, outcome: &Settled, why: &str) -> Option<CallToolRequestParams> {
+        if let Settled::Asks(asks, _) = outcome {
+            self.abort(asks.request_state.as_deref()).await;
+        }
+        let _ = self.record(run, &Settled::Ends(Stage::Failed(internal(why)))).await;
+        None
+    }
+
+    /// Ends the handler that waits for the answers to this state: in this process, and on every instance if the server
+    /// keeps a register.
+    pub(super) async fn abort(&self, state: Option<&str>) {
+        let Some((flow, _)) = opened(&self.core, state) else { return };
+        if let Some(frame) = self.core.frames.find(flow) {
+            frame.abort();
+        }
+        if let Some(register) = self.core.register() {
+            let end = self.core.flow_end(self.core.now());
+            let _ = register.cancel(flow.in_ledger(), end).await;
+        }
+    }
+}
+
+impl NewRun {
+    fn live(&self, key: TaskKey, cancel: CancellationToken, status: StatusLine) -> Live {
+        Live { key, holder: self.holder, cancel, status }
+    }
+}
+
+/// What is recorded of a leg.
+enum Settled {
+    Ends(Stage),
+    Asks(Box<InputRequiredResult>, Span),
 }
 
 /// How a leg of a task ended.
@@ -185,8 +378,7 @@ enum Outcome {
 }
 
 impl Ended {
-    fn outcome(self, entry: &Entry) -> Outcome {
-        let cancelled = entry.cancel.is_cancelled();
+    fn outcome(self, cancelled: bool) -> Outcome {
         Outcome::Ends(match self {
             Self::Played(Ok(CallToolResponse::Complete(result))) => Stage::Completed(object(&result)),
             Self::Played(Ok(CallToolResponse::InputRequired(asks))) if cancelled => {
@@ -197,6 +389,9 @@ impl Ended {
                 "the tool answered with a task of its own: set `Tasks::never()` for it with `tasks_for`",
             )),
             Self::Played(Err(_)) if cancelled => Stage::Cancelled,
+            Self::Played(Err(error)) if is_refusal(&error) => Stage::Failed(internal(
+                "the server process in which this call waited has stopped, and the call cannot go on elsewhere: start it again",
+            )),
             Self::Played(Err(error)) => Stage::Failed(error),
             Self::Cancelled => Stage::Cancelled,
             Self::Overdue => Stage::Failed(internal(
@@ -206,29 +401,14 @@ impl Ended {
     }
 }
 
-impl Entry {
-    /// Whether a leg with this error is played again. A first leg is not: it has no state by which its effects would be
-    /// known.
-    fn may_retry(&self, error: &ErrorData) -> bool {
-        let asks_for_it = error.data.as_ref().is_some_and(|data| data["reason"] == "retry");
-        let later = self.look(|record| matches!(&record.stage, Stage::Working(NextLeg { state: Some(_), .. })));
-        asks_for_it && later && !self.cancel.is_cancelled()
-    }
-}
-
-/// Waits for the end of a leg, for its deadline, and after a cancellation for the grace period.
-async fn attend(core: &Core, entry: &Entry, leg: LegFuture) -> Ended {
-    let overdue = core.clock.sleep(entry.look(|record| record.until).since(core.now()));
-    let cancelled = async {
-        entry.cancel.cancelled().await;
-        core.clock.sleep(core.limits.grace).await;
-    };
-    tokio::select! {
-        biased;
-        played = leg => Ended::Played(played),
-        () = cancelled => Ended::Cancelled,
-        () = overdue => Ended::Overdue,
-    }
+/// Plays a first leg until its handler is called, and gives what came of it if that is there by then.
+async fn called(leg: &mut LegFuture, first: &TaskLeg) -> Option<Played> {
+    poll_fn(|cx| match leg.as_mut().poll(cx) {
+        Poll::Ready(played) => Poll::Ready(Some(played)),
+        Poll::Pending if first.is_called() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 /// The response of a leg, if it comes in this time.
@@ -264,16 +444,9 @@ async fn listened(
     leg.await
 }
 
-/// Ends the handler that waits for the answers to this state, if it waits in this process.
-pub(super) fn abort(core: &Core, state: Option<&str>) {
-    if let Some(frame) = opened(core, state).and_then(|(flow, _)| core.frames.find(flow)) {
-        frame.abort();
-    }
-}
-
 /// The principal of a request.
-pub(super) fn caller(core: &Core, context: &RequestContext<RoleServer>) -> Option<Digest> {
-    core.identify(context).as_ref().map(Principal::digest)
+pub(super) fn caller(core: &Core, context: &RequestContext<RoleServer>) -> Option<Principal> {
+    core.identify(context)
 }
 
 /// The flow of a state, and its times.
@@ -284,7 +457,7 @@ fn opened(core: &Core, state: Option<&str>) -> Option<(FlowId, Span)> {
 }
 
 /// The deadline of the flow that this request begins or goes on with.
-fn until(core: &Core, request: &CallToolRequestParams) -> crate::time::Timestamp {
+fn until(core: &Core, request: &CallToolRequestParams) -> Timestamp {
     let going_on = opened(core, request.request_state.as_deref());
     going_on.map_or_else(|| core.now() + core.lifetimes.flow(&request.name), |(_, span)| span.deadline)
 }
@@ -292,6 +465,11 @@ fn until(core: &Core, request: &CallToolRequestParams) -> crate::time::Timestamp
 fn capabilities(context: &RequestContext<RoleServer>) -> Value {
     let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
     context.meta.get(declared).cloned().unwrap_or_default()
+}
+
+/// Whether the state of the leg was refused. It is one of ours, so the round that it belongs to is lost.
+fn is_refusal(error: &ErrorData) -> bool {
+    error.data.as_ref().is_some_and(|data| data["reason"] == "invalid_request_state")
 }
 
 fn internal(words: &str) -> ErrorData {

@@ -1,7 +1,5 @@
 //! `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-use std::sync::Arc;
-
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{GetTaskResult, UpdateTaskParams},
@@ -10,80 +8,82 @@ use rmcp::{
 
 use super::{
     TaskService,
-    call::{Player, abort, caller},
-    record::Stage,
+    call::{Player, caller},
+    record::{Answered, Record},
     require_declared,
-    table::{Entry, is_ours},
+    table::{TaskKey, is_ours},
 };
-use crate::server::engine::core::Core;
+use crate::server::{policy::principal::Principal, seal::Digest};
 
 impl TaskService {
     /// Whether a task with this id could be one of ours.
     pub(crate) fn is_ours(id: &str) -> bool {
         is_ours(id)
     }
-
-    /// The present state of the task.
-    pub(crate) fn get(
-        &self,
-        core: &Core,
-        id: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        let entry = self.find(core, id, context)?;
-        Ok(entry.look(|record| record.got(id, entry.status.get(), core.now())))
-    }
-
-    /// Cancels the task, unless it has ended. A handler that runs is told to stop, and may still end.
-    pub(crate) fn cancel(&self, core: &Core, id: &str, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        let entry = self.find(core, id, context)?;
-        entry.cancel.cancel();
-        let (now, keep) = (core.now(), core.lifetimes.round);
-        let waited = self.table.change(core, &entry, |record| {
-            let Stage::Asking(asking) = &record.stage else { return None };
-            let state = asking.state.clone();
-            record.end(Stage::Cancelled, now, keep);
-            Some(state)
-        });
-        if let Ok(Some(state)) = waited {
-            abort(core, Some(&state));
-        }
-        Ok(())
-    }
-
-    /// The task with this id, if the caller may see it and it is not over.
-    fn find(&self, core: &Core, id: &str, context: &RequestContext<RoleServer>) -> Result<Arc<Entry>, ErrorData> {
-        require_declared(context)?;
-        let (now, keep) = (core.now(), core.lifetimes.round);
-        let entry = self.table.find(id).filter(|entry| entry.owner == caller(core, context)).ok_or_else(unknown)?;
-        if entry.look(|record| record.is_over(now)) {
-            self.table.remove(&entry);
-            return Err(unknown());
-        }
-        if entry.look(|record| record.is_late(now)) {
-            // A failure takes less than the questions that it replaces.
-            let _ = self.table.change(core, &entry, |record| record.expire(now, keep));
-        }
-        Ok(entry)
-    }
 }
 
 impl<H: ServerHandler> Player<H> {
+    /// The present state of the task.
+    pub(crate) async fn get(self, id: &str, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
+        let key = Digest::of_task(id);
+        let record = self.find(key, &context).await?;
+        let message = self.tasks.runs.find(key).and_then(|live| live.status.get());
+        Ok(record.got(id, message, self.core.now()))
+    }
+
     /// Takes answers to the questions of a task. Those to other questions are ignored.
-    pub(crate) fn update(
+    pub(crate) async fn update(
         self,
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let entry = self.tasks.find(&self.core, &request.task_id, &context)?;
-        let now = self.core.now();
-        let answered =
-            self.tasks.table.change(&self.core, &entry, |record| record.answer(request.input_responses, now));
-        let next = answered.map_err(|full| ErrorData::internal_error(full.to_string(), None))?;
-        if let Some(leg) = next {
-            self.go_on(entry, leg, context);
+        let key = Digest::of_task(&request.task_id);
+        self.find(key, &context).await?;
+        let (now, run) = (self.core.now(), self.new_run());
+        let answered = self.tasks.change(&self.core, key, |record| {
+            let answered = record.answer(&request.input_responses, now)?;
+            record.run.clone_from(&run.lease);
+            Some((answered, record.clone()))
+        });
+        if let Some((Answered::Goes(leg), record)) = answered.await? {
+            self.go_on(key, run, &record, &leg, context);
         }
         Ok(())
+    }
+
+    /// Cancels the task, unless it has ended. A handler that runs is told to stop, and may still end.
+    pub(crate) async fn cancel(self, id: &str, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        let key = Digest::of_task(id);
+        self.find(key, &context).await?;
+        let (now, keep) = (self.core.now(), self.core.lifetimes.round);
+        let waited = self.tasks.change(&self.core, key, |record| record.cancel(now, keep)).await?;
+        if let Some(live) = self.tasks.runs.find(key) {
+            live.cancel.cancel();
+        }
+        if let Some(Some(state)) = waited {
+            self.abort(Some(&state)).await;
+        }
+        Ok(())
+    }
+
+    /// The task, if the caller may see it and it is not over. If its run is lost, it goes on here.
+    async fn find(&self, key: TaskKey, context: &RequestContext<RoleServer>) -> Result<Record, ErrorData> {
+        require_declared(context)?;
+        self.sweep_from_now_on(context);
+        let now = self.core.now();
+        let record = self.tasks.read(&self.core, key).await?;
+        if record.owner != caller(&self.core, context).as_ref().map(Principal::digest) {
+            return Err(unknown());
+        }
+        if record.is_over(now) {
+            self.tasks.table.remove(key);
+            return Err(unknown());
+        }
+        if !record.needs_care(now) {
+            return Ok(record);
+        }
+        self.care_for(key, context.clone()).await?;
+        Ok(self.tasks.read(&self.core, key).await?)
     }
 }
 

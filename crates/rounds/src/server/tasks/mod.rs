@@ -8,11 +8,14 @@
 mod call;
 mod methods;
 mod record;
+mod run;
+mod store;
+mod sweep;
 mod table;
 
 pub(crate) use self::call::{Called, Player};
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::atomic::AtomicBool, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -20,8 +23,9 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::table::Table;
+use self::{run::Runs, table::Table};
 use super::policy::gate::Era;
 
 /// When a tool call becomes a task. Only calls whose own request declares the extension `io.modelcontextprotocol/tasks`
@@ -66,18 +70,26 @@ impl Tasks {
 }
 
 /// The tasks of one server: when calls become one, and those that exist.
-#[derive(Default)]
 pub(crate) struct TaskService {
     default: Tasks,
     by_tool: HashMap<String, Tasks>,
     table: Table,
+    runs: Runs,
+    /// Whether tasks whose run is lost are looked for, and what ends that with the server.
+    sweeps: AtomicBool,
+    over: CancellationToken,
+    _ends: DropGuard,
 }
 
 impl TaskService {
     /// None if no call ever becomes a task.
     pub(crate) fn new(default: Tasks, by_tool: HashMap<String, Tasks>) -> Option<Self> {
         let some = by_tool.values().chain([&default]).any(|tasks| *tasks != Tasks::never());
-        some.then(|| Self { default, by_tool, table: Table::default() })
+        some.then(|| {
+            let over = CancellationToken::new();
+            let (sweeps, _ends) = (AtomicBool::new(false), over.clone().drop_guard());
+            Self { default, by_tool, table: Table::default(), runs: Runs::default(), sweeps, over, _ends }
+        })
     }
 
     /// After how long this call becomes a task, if it may.

@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    server::seal::{Digest, envelope::Span},
+    server::{
+        policy::principal::Principal,
+        seal::{Digest, FlowId, envelope::Span},
+    },
     shared::{
         clock::Timestamp,
         order::{self, ORDER},
@@ -30,6 +33,8 @@ const POLL_ASKING: Duration = Duration::from_secs(30);
 pub(super) struct Record {
     /// The principal that called the tool.
     pub(super) owner: Option<Digest>,
+    /// Its name, for a leg that is played without a request of its.
+    pub(super) caller: Option<String>,
     /// The call, without state and answers.
     pub(super) call: CallToolRequestParams,
     /// What the client declared when it called.
@@ -41,7 +46,26 @@ pub(super) struct Record {
     /// How many questions were shown.
     shown: u32,
     pub(super) stage: Stage,
+    /// The flow of its first leg, if that can be played again: it continues the same flow then.
+    pub(super) flow: Option<FlowId>,
+    /// The run that plays its leg. None if tasks are kept in the memory of one process.
+    pub(super) run: Option<Run>,
+    /// Whether the client wants it to end.
+    pub(super) cancelled: bool,
+    /// What its handler said last of how far it is.
+    pub(super) message: Option<String>,
 }
+
+/// A run of a leg, and its lease on the task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) holder: Holder,
+    /// When another run may take the leg over.
+    pub(super) until: Timestamp,
+}
+
+/// The random name of a run.
+pub(super) type Holder = [u8; 16];
 
 /// Where a task stands.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,6 +84,14 @@ pub(super) enum Stage {
 pub(super) struct NextLeg {
     pub(super) state: Option<String>,
     pub(super) answers: InputResponses,
+}
+
+/// What came of answers.
+pub(super) enum Answered {
+    /// Some questions still wait.
+    InPart,
+    /// All are answered: this is the next leg.
+    Goes(NextLeg),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -82,9 +114,9 @@ struct Shown {
 }
 
 impl Record {
-    /// A task whose leg is this one.
+    /// A task of this caller whose leg is this one.
     pub(super) fn new(
-        owner: Option<Digest>,
+        caller: Option<&Principal>,
         mut call: CallToolRequestParams,
         capabilities: Value,
         now: Timestamp,
@@ -93,8 +125,67 @@ impl Record {
         call.meta = None;
         let leg =
             NextLeg { state: call.request_state.take(), answers: call.input_responses.take().unwrap_or_default() };
-        let stage = Stage::Working(leg);
-        Self { owner, call, capabilities, created: now, changed: now, until, shown: 0, stage }
+        Self {
+            owner: caller.map(Principal::digest),
+            caller: caller.map(|caller| caller.as_str().to_owned()),
+            call,
+            capabilities,
+            created: now,
+            changed: now,
+            until,
+            shown: 0,
+            stage: Stage::Working(leg),
+            flow: None,
+            run: None,
+            cancelled: false,
+            message: None,
+        }
+    }
+
+    /// The leg that it works on.
+    pub(super) fn leg(&self) -> Option<&NextLeg> {
+        match &self.stage {
+            Stage::Working(leg) => Some(leg),
+            _ => None,
+        }
+    }
+
+    /// Whether this run plays its leg.
+    pub(super) fn is_run_by(&self, holder: Holder) -> bool {
+        self.leg().is_some() && self.run.as_ref().is_none_or(|run| run.holder == holder)
+    }
+
+    /// When an instance should look whether its run is still there.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        self.leg().and(self.run.as_ref()).map(|run| run.until)
+    }
+
+    /// Whether its leg can be played again: its claim, or the flow that it belongs to, keeps effects from running twice.
+    pub(super) fn can_play_again(&self) -> bool {
+        self.leg().is_some_and(|leg| leg.state.is_some()) || self.flow.is_some()
+    }
+
+    /// Whether there is something to be done for it: its run is lost, or its questions were not answered in time.
+    pub(super) fn needs_care(&self, now: Timestamp) -> bool {
+        self.is_late(now) || self.due().is_some_and(|due| due <= now)
+    }
+
+    /// Does that: this run takes its leg over, or it ends. Gives the leg to play, if there is one.
+    pub(super) fn care(&mut self, run: Run, now: Timestamp, keep: Duration) -> Option<NextLeg> {
+        self.expire(now, keep);
+        if !self.needs_care(now) {
+            return None;
+        }
+        if self.cancelled {
+            self.end(Stage::Cancelled, now, keep);
+        } else if !self.can_play_again() {
+            let lost = "the server process that ran this call has stopped; the call was not run again, because it may \
+                        have had effects: find out, and start it again if needed";
+            self.end(Stage::Failed(ErrorData::internal_error(lost, None)), now, keep);
+        } else {
+            self.run = Some(run);
+        }
+        self.leg().cloned()
     }
 
     /// The request of the leg that it works on.
@@ -113,6 +204,7 @@ impl Record {
     /// Ends the task. What came of it is kept for this long at least.
     pub(super) fn end(&mut self, stage: Stage, now: Timestamp, keep: Duration) {
         self.enter(stage, now);
+        (self.run, self.message) = (None, None);
         self.until = self.until.max(now + keep);
     }
 
@@ -139,30 +231,51 @@ impl Record {
             Some(Shown { shown: format!("{key}.{}", self.shown), key, request })
         });
         let questions = questions.collect();
-        self.until = span.deadline;
+        (self.until, self.run, self.message) = (span.deadline, None, None);
         self.enter(
             Stage::Asking(Asking { state, until: span.expires_at, questions, answers: InputResponses::new() }),
             now,
         );
     }
 
-    /// Takes these answers. Those to questions that do not wait are ignored. Gives the next leg once all are there.
-    pub(super) fn answer(&mut self, mut given: InputResponses, now: Timestamp) -> Option<NextLeg> {
+    /// Takes these answers. Those to questions that do not wait are ignored. None if all of them are.
+    pub(super) fn answer(&mut self, given: &InputResponses, now: Timestamp) -> Option<Answered> {
         let Stage::Asking(asking) = &mut self.stage else { return None };
-        asking.questions.retain(|question| match given.remove(&question.shown) {
+        let before = asking.questions.len();
+        asking.questions.retain(|question| match given.get(&question.shown) {
             Some(answer) => {
-                asking.answers.insert(question.key.clone(), answer);
+                asking.answers.insert(question.key.clone(), answer.clone());
                 false
             }
             None => true,
         });
-        if !asking.questions.is_empty() {
-            return None;
+        match asking.questions.len() {
+            0 => {
+                let (state, answers) = (std::mem::take(&mut asking.state), std::mem::take(&mut asking.answers));
+                let leg = NextLeg { state: Some(state), answers };
+                self.enter(Stage::Working(leg.clone()), now);
+                Some(Answered::Goes(leg))
+            }
+            left if left == before => None,
+            _ => Some(Answered::InPart),
         }
-        let (state, answers) = (std::mem::take(&mut asking.state), std::mem::take(&mut asking.answers));
-        let leg = NextLeg { state: Some(state), answers };
-        self.enter(Stage::Working(leg.clone()), now);
-        Some(leg)
+    }
+
+    /// Cancels it: at once if it asks, and otherwise by what its run does. Gives the state of the round that it asked.
+    /// None if that changes nothing.
+    pub(super) fn cancel(&mut self, now: Timestamp, keep: Duration) -> Option<Option<String>> {
+        match &mut self.stage {
+            Stage::Asking(asking) => {
+                let state = std::mem::take(&mut asking.state);
+                self.end(Stage::Cancelled, now, keep);
+                Some(Some(state))
+            }
+            Stage::Working(_) if !self.cancelled => {
+                self.cancelled = true;
+                Some(None)
+            }
+            _ => None,
+        }
     }
 
     /// Whether its questions can no longer be answered.
@@ -199,7 +312,7 @@ impl Record {
             .with_ttl_ms(self.until.since(self.created).as_millis() as u64);
         task.status_message = match &self.stage {
             Stage::Failed(error) => Some(error.message.to_string()),
-            Stage::Working(_) => message,
+            Stage::Working(_) => message.or_else(|| self.message.clone()),
             _ => None,
         };
         task.poll_interval_ms = self.poll_interval(now).map(|interval| interval.as_millis() as u64);

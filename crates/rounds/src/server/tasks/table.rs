@@ -1,7 +1,7 @@
-//! The tasks of this process, and how much they may take.
+//! The tasks in the memory of this process, and how much tasks may take.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -11,13 +11,12 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use rmcp::model::{CallToolRequestParams, CreateTaskResult, InputResponses, JsonObject};
-use tokio_util::sync::CancellationToken;
+use rmcp::model::{CallToolRequestParams, InputResponses, JsonObject};
 
 use super::record::{Record, Stage};
 use crate::{
     server::{
-        engine::{core::Core, link::StatusLine, weight},
+        engine::{core::Core, weight},
         policy::limits::Limits,
         seal::Digest,
     },
@@ -36,6 +35,15 @@ pub(super) fn is_ours(id: &str) -> bool {
     id.starts_with(PREFIX)
 }
 
+/// A new id. The same leg gets the same one on every instance.
+pub(super) fn new_id(core: &Core, leg: Option<Digest>) -> String {
+    let secret = leg.map_or_else(|| core.random(), |leg| core.record_keys().sealing().task(leg));
+    format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
+}
+
+/// By what a task is kept: a digest of its id.
+pub(super) type TaskKey = Digest;
+
 /// Why a task is not kept, or does not get larger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoRoom {
@@ -48,7 +56,7 @@ pub(super) enum NoRoom {
     Bytes { limit: usize },
 }
 
-/// The tasks of this process, by their id.
+/// The tasks of this process.
 #[derive(Default)]
 pub(super) struct Table {
     kept: Mutex<Kept>,
@@ -56,9 +64,9 @@ pub(super) struct Table {
 
 #[derive(Default)]
 struct Kept {
-    tasks: HashMap<String, Arc<Entry>>,
-    /// The tasks that a leg with a state was answered with: the same leg gets the same task again.
-    by_leg: HashMap<Digest, Arc<Entry>>,
+    tasks: HashMap<TaskKey, Arc<Entry>>,
+    /// What tasks count that this process has created and that are kept elsewhere, until then.
+    elsewhere: BTreeMap<(Timestamp, TaskKey), (Option<Digest>, Share)>,
     all: Share,
     /// Of callers without a principal.
     anonymous: Share,
@@ -67,15 +75,10 @@ struct Kept {
     swept: Option<Timestamp>,
 }
 
-/// One task, as long as it is in this process.
+/// One task.
 pub(super) struct Entry {
-    pub(super) id: String,
-    /// The leg that was answered with it, if it had a state.
-    leg: Option<Digest>,
-    pub(super) owner: Option<Digest>,
-    /// Cancels the leg that runs.
-    pub(super) cancel: CancellationToken,
-    pub(super) status: StatusLine,
+    key: TaskKey,
+    owner: Option<Digest>,
     record: Mutex<Record>,
     /// What it counts for. Changed only while the table is locked.
     bytes: AtomicUsize,
@@ -90,11 +93,6 @@ impl Entry {
     pub(super) fn look<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
         look(&self.record())
     }
-
-    /// The handle of the task, with its present state.
-    pub(super) fn handle(&self, now: Timestamp) -> CreateTaskResult {
-        self.look(|record| record.created(&self.id, self.status.get(), now))
-    }
 }
 
 impl Table {
@@ -102,63 +100,79 @@ impl Table {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Entry>> {
-        self.kept().tasks.get(id).cloned()
+    pub(super) fn find(&self, key: TaskKey) -> Option<Arc<Entry>> {
+        self.kept().tasks.get(&key).cloned()
     }
 
-    /// The task that this leg was answered with.
-    pub(super) fn of_leg(&self, leg: Digest) -> Option<Arc<Entry>> {
-        self.kept().by_leg.get(&leg).cloned()
-    }
-
-    /// Keeps a new task, if there is room for it.
-    pub(super) fn insert(
-        &self,
-        core: &Core,
-        record: Record,
-        leg: Option<Digest>,
-        cancel: CancellationToken,
-        status: StatusLine,
-    ) -> Result<Arc<Entry>, NoRoom> {
+    /// Keeps a new task, if there is room for it. False if there is one with this key.
+    pub(super) fn insert(&self, core: &Core, key: TaskKey, record: Record) -> Result<bool, NoRoom> {
         let (owner, bytes) = (record.owner, weigh(&record));
         let mut kept = self.kept();
-        kept.sweep(core.now(), SWEEP);
-        let more = Share { tasks: 1, bytes };
-        if kept.admit(core, owner, more).is_err() {
-            kept.sweep(core.now(), SWEEP_FOR_ROOM);
-            kept.admit(core, owner, more)?;
+        if kept.tasks.contains_key(&key) {
+            return Ok(false);
         }
-        let id = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(core.random()));
+        kept.make_room(core, owner, bytes)?;
         let (record, bytes) = (Mutex::new(record), AtomicUsize::new(bytes));
-        let entry = Arc::new(Entry { id: id.clone(), leg, owner, cancel, status, record, bytes });
-        kept.tasks.insert(id, entry.clone());
-        if let Some(leg) = leg {
-            kept.by_leg.insert(leg, entry.clone());
-        }
-        Ok(entry)
+        kept.tasks.insert(key, Arc::new(Entry { key, owner, record, bytes }));
+        Ok(true)
     }
 
-    /// Changes the record of a task, or leaves it as it is if it would get too large.
+    /// Counts a task that is kept elsewhere, until its deadline, if there is room for it.
+    pub(super) fn count(&self, core: &Core, key: TaskKey, record: &Record) -> Result<(), NoRoom> {
+        let (owner, bytes) = (record.owner, weigh(record));
+        let mut kept = self.kept();
+        kept.make_room(core, owner, bytes)?;
+        kept.elsewhere.insert((record.until, key), (owner, Share { tasks: 1, bytes }));
+        Ok(())
+    }
+
+    /// Does not count it after all.
+    pub(super) fn uncount(&self, key: TaskKey, until: Timestamp) {
+        self.kept().forget((until, key));
+    }
+
+    /// Changes the record of a task, or leaves it as it is if nothing comes of that or it would get too large.
     pub(super) fn change<T>(
         &self,
         core: &Core,
         entry: &Entry,
-        change: impl FnOnce(&mut Record) -> T,
-    ) -> Result<T, NoRoom> {
+        change: impl FnOnce(&mut Record) -> Option<T>,
+    ) -> Result<Option<T>, NoRoom> {
         let mut record = entry.record();
         let mut changed = record.clone();
-        let came = change(&mut changed);
+        let Some(came) = change(&mut changed) else { return Ok(None) };
         self.kept().resize(core, entry, weigh(&changed))?;
         *record = changed;
-        Ok(came)
+        Ok(Some(came))
     }
 
-    pub(super) fn remove(&self, entry: &Entry) {
-        self.kept().remove(entry);
+    pub(super) fn remove(&self, key: TaskKey) {
+        let mut kept = self.kept();
+        let entry = kept.tasks.get(&key).cloned();
+        if let Some(entry) = entry {
+            kept.remove(&entry);
+        }
     }
 }
 
 impl Kept {
+    /// Counts a new task, if there is room for it.
+    fn make_room(&mut self, core: &Core, owner: Option<Digest>, bytes: usize) -> Result<(), NoRoom> {
+        let more = Share { tasks: 1, bytes };
+        self.sweep(core.now(), SWEEP);
+        if self.admit(core, owner, more).is_err() {
+            self.sweep(core.now(), SWEEP_FOR_ROOM);
+            self.admit(core, owner, more)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, place: (Timestamp, TaskKey)) {
+        if let Some((owner, share)) = self.elsewhere.remove(&place) {
+            self.leave(owner, share);
+        }
+    }
+
     /// Removes the tasks that are over, unless that was done a short time ago.
     fn sweep(&mut self, now: Timestamp, every: Duration) {
         if self.swept.is_some_and(|swept| now.since(swept) < every) {
@@ -169,21 +183,20 @@ impl Kept {
         let is_over = |entry: &Entry| entry.record.try_lock().is_ok_and(|record| record.is_over(now));
         let over: Vec<_> = self.tasks.values().filter(|entry| is_over(entry)).cloned().collect();
         over.iter().for_each(|entry| self.remove(entry));
+        let over: Vec<_> = self.elsewhere.keys().copied().take_while(|(until, _)| *until <= now).collect();
+        over.into_iter().for_each(|place| self.forget(place));
     }
 
     fn remove(&mut self, entry: &Entry) {
-        if self.tasks.remove(&entry.id).is_none() {
+        if self.tasks.remove(&entry.key).is_none() {
             return;
-        }
-        if let Some(leg) = entry.leg {
-            self.by_leg.remove(&leg);
         }
         self.leave(entry.owner, Share { tasks: 1, bytes: entry.bytes.load(Ordering::Relaxed) });
     }
 
     /// Counts a task for this many bytes from here on, if there is room for them.
     fn resize(&mut self, core: &Core, entry: &Entry, bytes: usize) -> Result<(), NoRoom> {
-        if !self.tasks.contains_key(&entry.id) {
+        if !self.tasks.contains_key(&entry.key) {
             return Ok(());
         }
         let before = entry.bytes.load(Ordering::Relaxed);
@@ -259,10 +272,15 @@ impl Share {
     }
 }
 
-/// By what the same leg is known again: its state and its answers. None for a first leg.
-pub(super) fn leg_of(request: &CallToolRequestParams, owner: Option<Digest>) -> Option<Digest> {
+/// By what the same leg is known again: its state and its answers, or the idempotency key of a first leg. None for a first
+/// leg without one.
+pub(super) fn leg_of(request: &CallToolRequestParams, key: Option<&str>, owner: Option<Digest>) -> Option<Digest> {
     let mut leg = JsonObject::new();
-    leg.insert("state".to_owned(), request.request_state.clone()?.into());
+    match (&request.request_state, key) {
+        (Some(state), _) => leg.insert("state".to_owned(), state.clone().into()),
+        (None, Some(key)) => leg.insert("key".to_owned(), key.into()),
+        (None, None) => return None,
+    };
     leg.insert("answers".to_owned(), request.input_responses.clone().unwrap_or_default().into_iter().collect());
     leg.insert("tool".to_owned(), (*request.name).into());
     leg.insert("arguments".to_owned(), request.arguments.clone().unwrap_or_default().into());

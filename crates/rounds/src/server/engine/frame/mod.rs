@@ -33,7 +33,9 @@ use rmcp::{ErrorData, RoleServer, model::JsonObject, service::RequestContext};
 use tokio::sync::oneshot;
 
 use self::{effect::Effect, question::Open, state::State};
-use super::{answer::Answers, core::Core, effects::Effects, exchange::Response, journal::Journal, link::Link};
+use super::{
+    answer::Answers, core::Core, effects::Effects, exchange::Response, journal::Journal, link::Link, task::Shapes,
+};
 use crate::{
     server::{
         policy::{
@@ -74,6 +76,7 @@ pub(crate) struct Frame {
     beside: AtomicUsize,
     /// Whether questions are rejected because the caller has no principal.
     asks_nobody: bool,
+    pub(super) shapes: Shapes,
     /// What a durable handler has been through. A frame with one is not kept between legs.
     pub(crate) journal: OnceLock<Box<Journal>>,
     state: Mutex<State>,
@@ -186,6 +189,7 @@ impl Frame {
             views: AtomicU32::new(0),
             beside: AtomicUsize::new(0),
             asks_nobody: call.principal.is_none() && core.requires_principal(),
+            shapes: Shapes::default(),
             journal: OnceLock::new(),
             state: Mutex::new(state),
             core,

@@ -15,6 +15,7 @@ use crate::{
             frame::Frame,
             reply::Reply,
             stop::{Stop, not_spilled, overtaken, unavailable},
+            task::TaskLeg,
         },
         ledger::{ClaimRequest, LedgerError, OwnerLost, Spill},
         policy::{error::FlowError, gate::Era, observe::Station},
@@ -43,8 +44,12 @@ const OVER: &str =
     "the call with this idempotency key has ended, and its reply is no longer kept: use a new key for a new call";
 
 impl Leg<'_> {
-    /// The flow that the client named with a key, if it did.
+    /// The flow that the client named with a key, if it did, or that a task has given the leg.
     pub(super) fn identify(&mut self, context: &RequestContext<RoleServer>) -> Option<FlowId> {
+        if let Some(flow) = context.extensions.get::<TaskLeg>().and_then(TaskLeg::flow) {
+            self.identity = Identity::Key;
+            return Some(flow);
+        }
         if self.peer.era == Era::Legacy {
             return None;
         }
@@ -84,6 +89,9 @@ impl Leg<'_> {
         let onces = Effects::of(vec![], Answered { span, fence: claim.fence() });
         let view = self.view(handler, answers, Some(onces), None, false, &given);
         let frame = view.frame.clone();
+        if let Some(task) = given.1.extensions.get::<TaskLeg>() {
+            task.is_called_with(&frame);
+        }
         let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
         let (minted, concluded) = match concluded {
             Ok((minted, response)) => (minted, Ok(response)),
@@ -167,7 +175,7 @@ impl Leg<'_> {
 }
 
 /// The key that came with a request: in its `_meta`, or else in its header.
-fn key_of(context: &RequestContext<RoleServer>) -> Option<Result<&str, &'static str>> {
+pub(crate) fn key_of(context: &RequestContext<RoleServer>) -> Option<Result<&str, &'static str>> {
     let in_meta = context.meta.0.0.get(IDEMPOTENCY_KEY).map(|key| key.as_str());
     let key = in_meta.or_else(|| in_header(context))?;
     let fits = |key: &&str| !key.is_empty() && key.len() <= LONGEST;

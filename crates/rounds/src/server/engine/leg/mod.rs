@@ -16,6 +16,7 @@ mod seal;
 
 pub(crate) use elsewhere::peek;
 pub(super) use errand::play_errand;
+pub(crate) use identity::key_of;
 pub(crate) use open::refuse_unreadable;
 #[cfg(feature = "test")]
 pub(crate) use rehearse::{Rehearsed, rehearse};

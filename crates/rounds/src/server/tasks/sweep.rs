@@ -1,0 +1,129 @@
+//! Tasks whose run is lost: another instance continues them, whichever comes across one first.
+
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
+
+use rmcp::{
+    Peer, RoleServer, ServerHandler,
+    model::{ProtocolVersion, RequestId, RequestMetaObject},
+    service::RequestContext,
+};
+
+use super::{
+    TaskService,
+    call::Player,
+    record::NextLeg,
+    store::{self, Unkept},
+    table::TaskKey,
+};
+use crate::server::{
+    engine::{core::Core, handlers::Handlers},
+    ledger::documents::DocumentKind,
+};
+
+/// How many tasks one sweep takes over, and how many documents one step removes.
+const AT_ONCE: usize = 100;
+
+/// How often documents whose time is over are removed: after so many sweeps.
+const REMOVES: u32 = 20;
+
+impl<H: ServerHandler> Player<H> {
+    /// Takes over a task whose run is lost, or ends it if it cannot go on.
+    pub(super) async fn care_for(&self, key: TaskKey, context: RequestContext<RoleServer>) -> Result<(), Unkept> {
+        let (now, keep, run) = (self.core.now(), self.core.lifetimes.round, self.new_run());
+        let Some(lease) = run.lease.clone() else {
+            self.tasks.change(&self.core, key, |record| record.is_late(now).then(|| record.expire(now, keep))).await?;
+            return Ok(());
+        };
+        let cared = self.tasks.change(&self.core, key, |record| {
+            let leg = record.needs_care(now).then(|| record.care(lease.clone(), now, keep))?;
+            Some((leg, record.clone()))
+        });
+        if let Some((Some(leg), record)) = cared.await? {
+            let NextLeg { state, .. } = &leg;
+            tracing::info!(target: "rounds", is_first = state.is_none(), "a task whose instance is lost goes on here");
+            self.go_on(key, run, &record, &leg, context);
+        }
+        Ok(())
+    }
+
+    /// Looks for such tasks from now on, as every instance does at random times.
+    pub(super) fn sweep_from_now_on(&self, context: &RequestContext<RoleServer>) {
+        let sweeps = &self.tasks.sweeps;
+        if store::documents(&self.core).is_none()
+            || sweeps.load(Ordering::Relaxed)
+            || sweeps.swap(true, Ordering::Relaxed)
+        {
+            return;
+        }
+        let sweeper = Sweeper {
+            tasks: Arc::downgrade(&self.tasks),
+            core: Arc::downgrade(&self.core),
+            handlers: self.handlers.clone(),
+            peer: context.peer.clone(),
+        };
+        let (over, clock, lease) = (self.tasks.over.clone(), self.core.clock.clone(), self.core.limits.lease);
+        tokio::spawn(async move {
+            let sweeping = async {
+                for number in 1.. {
+                    let Some(player) = sweeper.player() else { return };
+                    let pause = pause(lease, player.core.random()[0]);
+                    drop(player);
+                    clock.sleep(pause).await;
+                    let Some(player) = sweeper.player() else { return };
+                    if let Err(error) = player.sweep(&sweeper, number % REMOVES == 0).await {
+                        tracing::warn!(target: "rounds", %error, "tasks could not be swept; the next sweep may do it");
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = over.cancelled() => {}
+                () = sweeping => {}
+            }
+        });
+    }
+
+    async fn sweep(&self, sweeper: &Sweeper<H>, removes: bool) -> Result<(), Unkept> {
+        let Some(documents) = store::documents(&self.core) else { return Ok(()) };
+        for id in documents.due(DocumentKind::Task, self.core.now(), AT_ONCE).await? {
+            match self.care_for(id.key, sweeper.context()).await {
+                Err(Unkept::Unknown) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while removes && documents.sweep(self.core.now(), AT_ONCE).await? == AT_ONCE as u64 {}
+        Ok(())
+    }
+}
+
+/// Between a half and a whole lease, so that the instances of a fleet do not sweep at once.
+fn pause(lease: Duration, random: u8) -> Duration {
+    lease / 2 + lease / 2 * u32::from(random) / 255
+}
+
+/// What a sweep needs. It keeps no server alive.
+struct Sweeper<H> {
+    tasks: Weak<TaskService>,
+    core: Weak<Core>,
+    handlers: Handlers<H>,
+    /// The peer of a request that has ended: a leg needs one, and what is sent through it is lost.
+    peer: Peer<RoleServer>,
+}
+
+impl<H: ServerHandler> Sweeper<H> {
+    fn player(&self) -> Option<Player<H>> {
+        let (tasks, core) = (self.tasks.upgrade()?, self.core.upgrade()?);
+        Some(Player { tasks, core, handlers: self.handlers.clone() })
+    }
+
+    /// The context of a leg that no request of its caller brings.
+    fn context(&self) -> RequestContext<RoleServer> {
+        let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+        let mut context = RequestContext::new(RequestId::Number(0), self.peer.clone());
+        context.meta.0.0.insert(version.to_owned(), ProtocolVersion::V_2026_07_28.as_str().into());
+        context
+    }
+}
