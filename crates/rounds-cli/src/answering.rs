@@ -1,9 +1,9 @@
 //! Who answers: a person at the terminal, or answers that were given on the command line.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::PoisonError};
 
 use rounds::{
-    client::{AskedQuestion, BoxError, Progress, Responder, UserAnswer},
+    client::{AskedQuestion, BoxError, Pending, Progress, Responder, UserAnswer},
     observe::QuestionKind,
     time::BoxFuture,
 };
@@ -38,6 +38,8 @@ pub(crate) struct Answering {
     /// Held while a question is being answered: a legacy server may ask several at the same time, and a person answers
     /// them one by one.
     turn: Mutex<()>,
+    /// The call as it was last, if it is a task.
+    task: std::sync::Mutex<Option<Pending>>,
 }
 
 /// Reason why a question was not answered. Nothing was sent.
@@ -62,11 +64,16 @@ impl Answering {
     /// The responder, and a channel with the reason when it gives up on a question that a server has pushed.
     pub(crate) fn new(who: Who, status: Status, kept: Option<Place>) -> (Self, UnboundedReceiver<NoAnswer>) {
         let (given_up, gives_up) = unbounded_channel();
-        (Self { who, status, kept, given_up, turn: Mutex::new(()) }, gives_up)
+        (Self { who, status, kept, given_up, turn: Mutex::new(()), task: std::sync::Mutex::default() }, gives_up)
     }
 
     pub(crate) fn who(&self) -> &Who {
         &self.who
+    }
+
+    /// The call as it was last, if it is a task, which goes on at the server.
+    pub(crate) fn task(&self) -> Option<Pending> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn find(&self, question: AskedQuestion) -> Result<UserAnswer, NoAnswer> {
@@ -110,6 +117,11 @@ impl Responder for Answering {
 
     fn progress(&self, progress: &Progress<'_>) {
         self.status.progress(progress);
+        if let Progress::Asked(pending) | Progress::Later { pending, .. } = progress
+            && pending.task_id().is_some()
+        {
+            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some((*pending).clone());
+        }
         if let (Progress::Asked(pending), Who::Person(terminal)) = (progress, &self.who) {
             terminal.expect(pending.open().len());
         }

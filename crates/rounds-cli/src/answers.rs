@@ -130,7 +130,7 @@ impl Answers {
 
     /// Whether any of these answers is for this question.
     pub(crate) fn is_about(&self, question: &AskedQuestion) -> bool {
-        let is_field = |name: &str| name.strip_prefix(question.key()).is_some_and(|rest| rest.starts_with('.'));
+        let is_field = |name: &str| name.strip_prefix(question.name()).is_some_and(|rest| rest.starts_with('.'));
         self.given.iter().any(|entry| entry.is_whole(question) || is_field(&entry.pair.name))
     }
 
@@ -148,7 +148,7 @@ impl Answers {
             let field = if question.is_pushed() {
                 let last = name.rsplit_once('.').map_or(name, |(_, last)| last);
                 question.field(name).or_else(|| question.field(last))
-            } else if let Some(name) = name.strip_prefix(question.key()).and_then(|rest| rest.strip_prefix('.')) {
+            } else if let Some(name) = name.strip_prefix(question.name()).and_then(|rest| rest.strip_prefix('.')) {
                 Some(known(question, name)?)
             } else {
                 None
@@ -167,7 +167,7 @@ impl Entry {
         match question.is_pushed() {
             _ if name == "*" => true,
             true => name == question.message() || is_only_field(),
-            false => name == question.key(),
+            false => name == question.name(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Entry {
 
 /// A question's key, or its message if it has no key.
 pub(crate) fn name_of(question: &AskedQuestion) -> String {
-    let name = if question.is_pushed() { question.message() } else { question.key() };
+    let name = if question.is_pushed() { question.message() } else { question.name() };
     format!("\"{}\"", clean::short(name, 80))
 }
 
@@ -250,7 +250,7 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<T, String> {
 
 /// The options that would answer a question, one line per field. They contain the server's text, for the user to paste.
 pub(crate) fn ways_to_answer(question: &AskedQuestion) -> Vec<String> {
-    let key = if question.is_pushed() { "*".to_owned() } else { question.key().to_owned() };
+    let key = if question.is_pushed() { "*".to_owned() } else { question.name().to_owned() };
     let way = |field: &Field| {
         let name = if question.is_pushed() { field.name.clone() } else { format!("{key}.{}", field.name) };
         let value = match &field.kind {

@@ -129,6 +129,7 @@ impl Connection {
         let host = client::Host::new(answering)
             .with_handler(ourselves())
             .with_question_timeout(PATIENCE)
+            .with_tasks()
             .at(address.to_string());
         let host = match era {
             Protocol::Modern => host.modern_only(),

@@ -89,7 +89,11 @@ impl Conversation {
         answering.status.stop();
         match (ended, save) {
             (Ok(outcome), _) => self.print_outcome(&outcome, &answering),
-            (Err(Halt { pending: Some(pending), unanswered: true, .. }), Some(place)) => self.save(&pending, &place),
+            (Err(Halt { pending: Some(pending), unanswered, refused: false, .. }), Some(place))
+                if unanswered || pending.task_id().is_some() =>
+            {
+                self.save(&pending, &place)
+            }
             (Err(halt), _) => self.give_up(halt, answering.who(), kept.as_ref()),
         }
     }
@@ -140,16 +144,20 @@ impl Conversation {
         let ended = {
             let mut driven = pin!(self.drive(&connection, start, answering, timeout.saturating_sub(began.elapsed())));
             tokio::select! {
-                ended = &mut driven => ended,
-                Some(no_answer) = gives_up.recv() => Err(Halt::of_push(no_answer)),
+                ended = &mut driven => Some(ended),
+                Some(no_answer) = gives_up.recv() => Some(Err(Halt::of_push(no_answer))),
                 // Most connections end with this error, and the call with them. The call then carries the answers so
                 // far.
                 too_long = bound.exceeded() => match tokio::time::timeout(FAREWELL, driven).await {
-                    Ok(ended) => ended,
-                    Err(_) => Err(Failure::from(too_long).into()),
+                    Ok(ended) => Some(ended),
+                    Err(_) => Some(Err(Failure::from(too_long).into())),
                 },
-                _ = &mut interrupted => Err(answering.status.interrupted().into()),
+                _ = &mut interrupted => None,
             }
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => Err(interrupted_at(&connection, answering).await),
         };
         let ended = ended.map_err(|halt| match bound.error() {
             Some(too_long) => Halt { failure: too_long.into(), ..halt },
@@ -204,11 +212,6 @@ impl Conversation {
         }
         match outcome {
             DriveOutcome::Done(done) => self.print_done(done),
-            DriveOutcome::Task(task) if self.options.json => self.print_json(&show::task_json(task)),
-            DriveOutcome::Task(task) => {
-                let id = clean::line(&task.task.task_id);
-                print(&format!("It continues as task {id}.\n")).map(|()| ExitCode::SUCCESS)
-            }
             _ => Err(Failure::NotAnswered(
                 "the call ended in a way that this version of rounds does not know: update it".to_owned(),
             )),
@@ -260,6 +263,24 @@ impl Conversation {
             }
         }
         Err(halt.failure)
+    }
+}
+
+/// What Ctrl-C does. A call that is a task goes on at the server unless the user wants it cancelled.
+async fn interrupted_at(connection: &Connection, answering: &Answering) -> Halt {
+    let Some(pending) = answering.task() else { return answering.status.interrupted().into() };
+    answering.status.stop();
+    let cancels = match answering.who() {
+        Who::Person(person) => person.agrees("Cancel the task at the server, too?", false).await.unwrap_or(false),
+        Who::Nobody(_) => false,
+    };
+    if !cancels {
+        let id = clean::short(pending.task_id().unwrap_or_default(), 80).to_string();
+        return Halt { pending: Some(pending), ..Failure::LeftRunning(id).into() };
+    }
+    match pending.cancel_task(&connection.client).await {
+        Ok(()) => Failure::CancelledTask.into(),
+        Err(error) => Failure::NotAnswered(format!("the task could not be cancelled: {error}")).into(),
     }
 }
 

@@ -244,13 +244,19 @@ enum Failure {
     Interrupted,
     #[error("stopped while the server was working; its effects may have happened")]
     InterruptedLeg,
+    #[error("stopped; the call goes on at the server, as task {0}")]
+    LeftRunning(String),
+    #[error("stopped; the server was told to cancel the task")]
+    CancelledTask,
 }
 
 impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Interrupted | Self::InterruptedLeg => ExitCode::from(130),
+            Self::Interrupted | Self::InterruptedLeg | Self::LeftRunning(_) | Self::CancelledTask => {
+                ExitCode::from(130)
+            }
             _ => ExitCode::FAILURE,
         }
     }

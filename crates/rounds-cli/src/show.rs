@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use rmcp::model::{ContentBlock, CreateTaskResult, JsonObject, ResourceContents};
+use rmcp::model::{ContentBlock, JsonObject, ResourceContents};
 use rounds::{
     client::{AskedQuestion, Done, Field, FieldKind, Pending, UserAnswer},
     observe::QuestionKind,
@@ -62,10 +62,6 @@ fn contents(contents: &ResourceContents) -> String {
 
 pub(crate) fn done_json(done: &Done) -> Value {
     json!({"status": "done", "isError": done.is_error(), "result": done.to_json()})
-}
-
-pub(crate) fn task_json(task: &CreateTaskResult) -> Value {
-    json!({"status": "task", "result": task})
 }
 
 /// A call that waits for answers, without its state.
@@ -128,7 +124,12 @@ fn field(field: &Field) -> Value {
 pub(crate) fn saved(pending: &Pending, file: &str) -> String {
     let file = clean::line(file);
     let left = pending.expires_in().map(|left| format!(", for {}", duration::rough(left))).unwrap_or_default();
-    let mut said = format!("rounds: saved to {file}; it waits for answers{left}:\n");
+    let mut said = match pending.task_id() {
+        Some(id) if pending.questions().is_empty() => {
+            format!("rounds: saved to {file}; it goes on at the server, as task {}.\n", clean::short(id, 80))
+        }
+        _ => format!("rounds: saved to {file}; it waits for answers{left}:\n"),
+    };
     for question in pending.questions().iter().filter(|question| pending.open().contains(&question.key())) {
         said.push_str(&format!("  {}: {}\n", name_of(question), clean::short(question.message(), 200)));
         for way in ways_to_answer(question) {

@@ -39,6 +39,8 @@ struct Leg {
     /// What the leg carries.
     answers: usize,
     state: Option<usize>,
+    /// What the server said last of how far its task is.
+    message: String,
 }
 
 impl Status {
@@ -51,7 +53,14 @@ impl Status {
             verbose,
             spins: AtomicBool::new(spins),
             spinner: Mutex::new(None),
-            leg: Mutex::new(Leg { call, number: 1, began: Instant::now(), answers: 0, state: None }),
+            leg: Mutex::new(Leg {
+                call,
+                number: 1,
+                began: Instant::now(),
+                answers: 0,
+                state: None,
+                message: String::new(),
+            }),
             at_work: AtomicBool::new(false),
         }
     }
@@ -100,7 +109,16 @@ impl Status {
             }
             Progress::Later { pending, wait } => {
                 let state = state(pending.state_bytes());
-                self.leg_says(&leg, "←", &format!("asks no question; call again in {wait:?}; {state}"));
+                match pending.task_id() {
+                    Some(_) => self.leg_says(&leg, "←", &format!("is a task; poll it in {wait:?}")),
+                    None => {
+                        self.leg_says(&leg, "←", &format!("asks no question; call again in {wait:?}; {state}"));
+                    }
+                }
+                if let Some(message) = pending.status_message().filter(|message| leg.message != *message) {
+                    leg.message = message.to_owned();
+                    self.say(&clean::short(message, 200));
+                }
                 leg.hold(pending);
                 self.wait();
             }
@@ -132,7 +150,7 @@ impl Status {
         let how = match outcome {
             DriveOutcome::Done(done) if done.is_error() => "done, with a tool error",
             DriveOutcome::Done(_) => "done",
-            _ => "continues as a task",
+            _ => "ended",
         };
         self.leg_says(&leg, "←", &format!("{how}; {:.1?}", leg.began.elapsed()));
         self.pause();

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use rmcp::model::{
-    CallToolResult, ContentBlock, CreateTaskResult, GetPromptResult, JsonObject, ReadResourceResult, ResourceContents,
-};
+use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, JsonObject, ReadResourceResult, ResourceContents};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,7 +32,6 @@ const MAX_STATE: usize = 1 << 20;
 ///         pending.send(server).await?;
 ///     }
 ///     Sent::Later(pending) => { pending.send(server).await?; }
-///     Sent::Task(task) => println!("continues as task {}", task.task.task_id),
 ///     other => println!("{other:?}"),
 /// }
 /// # Ok(())
@@ -176,11 +173,10 @@ pub enum Sent {
     Done(Done),
     /// The server asks questions first.
     Asks(Pending),
-    /// The server asks nothing, and wants to be called again with its state after a moment, as [`drive`](super::drive)
-    /// does. Call [`Pending::send`]; there is nothing to answer.
+    /// The server asks nothing, and wants to be called again with its state after a moment, or the call continues as a
+    /// [task](Pending::task_id) that is to be polled. Call [`Pending::send`], as [`drive`](super::drive) does; there is
+    /// nothing to answer.
     Later(Pending),
-    /// A tool call continues as a task, which is polled with `tasks/get`.
-    Task(Box<CreateTaskResult>),
 }
 
 /// The result of a call.

@@ -9,8 +9,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use rmcp::model::CreateTaskResult;
-
 use super::{
     AnswerError, AskedQuestion, BoxError, Call, Done, DriveLimits, Pending, Responder, SendError, Sent, Server,
     UserAnswer, push::Thinking,
@@ -23,8 +21,8 @@ use crate::shared::{
 /// Runs a call, or continues a pending one, to its end.
 ///
 /// Every question goes to the responder; questions that were answered before are not asked again. If the server asks
-/// nothing and wants to be called again, the call is sent after 50, 100, 200 and then every 250 milliseconds. Time is
-/// measured by the [`Server`]'s clock.
+/// nothing and wants to be called again, the call is sent after 50, 100, 200 and then every 250 milliseconds. A call that
+/// has become a task is polled at the server's pace. Time is measured by the [`Server`]'s clock.
 ///
 /// ```no_run
 /// use rmcp::object;
@@ -97,8 +95,6 @@ impl Start {
 pub enum DriveOutcome {
     /// With a result.
     Done(Done),
-    /// As a task, which continues at the server.
-    Task(Box<CreateTaskResult>),
 }
 
 /// Progress of a driven call.
@@ -115,7 +111,7 @@ pub enum Progress<'a> {
     },
     /// The server asks; the responder is about to be asked.
     Asked(&'a Pending),
-    /// The server asks nothing, and will be called again.
+    /// The server asks nothing, and will be called again. A task may say [how far it is](Pending::status_message).
     Later {
         /// The call.
         pending: &'a Pending,
@@ -239,17 +235,16 @@ impl<R: Responder + ?Sized> Drive<'_, R> {
             self.ask().await?;
             let pending = match self.leg().await? {
                 Sent::Done(done) => return Ok(DriveOutcome::Done(done)),
-                Sent::Task(task) => return Ok(DriveOutcome::Task(task)),
                 Sent::Asks(pending) | Sent::Later(pending) => pending,
             };
-            let later = pending.questions().is_empty();
+            let (later, poll) = (pending.questions().is_empty(), pending.poll_after());
             let within = pending.round() <= self.limits.rounds;
             self.next = pending.into();
             if !within {
                 return Err(Stopped::Rounds { most: self.limits.rounds });
             }
             if later {
-                self.wait(pause(waits)).await?;
+                self.wait(poll.unwrap_or_else(|| pause(waits))).await?;
                 waits += 1;
             } else {
                 waits = 0;

@@ -35,6 +35,9 @@ pub enum SendError {
     /// [`Pending::start_over`](super::Pending::start_over) starts again and suggests the earlier answers.
     #[error("the server no longer accepts the state of this call: start over")]
     StateRefused(#[source] ErrorData),
+    /// The task that the call had become was cancelled.
+    #[error("the task was cancelled: start the call again if it is still wanted")]
+    TaskCancelled,
     /// The server answered with an error. Its message is part of ours, so it is not the source as well.
     #[error("the server answered with error {}: {}{}", .0.code.0, short(&.0.message), Data(.0.data.as_ref()))]
     Refused(ErrorData),

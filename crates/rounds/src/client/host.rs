@@ -11,7 +11,8 @@ use rmcp::{
         CreateMessageResult, CustomNotification, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
         ElicitationCapability, ErrorCode, ListRootsRequestMethod, ListRootsResult, LoggingMessageNotificationParam,
         ProgressNotificationParam, ProtocolVersion, ResourceUpdatedNotificationParam, RootsCapabilities,
-        SamplingCapability, SubscriptionsAcknowledgedNotificationParams, TaskStatusNotificationParams,
+        SamplingCapability, SubscriptionsAcknowledgedNotificationParams, TASKS_EXTENSION_ID,
+        TaskStatusNotificationParams,
     },
     service::{ClientInitializeError, ClientServiceExt, NotificationContext, Peer, RequestContext, RunningService},
     transport::IntoTransport,
@@ -55,6 +56,8 @@ pub struct Host<R, H = ()> {
     clock: Arc<dyn Clock>,
     patience: Duration,
     eras: Eras,
+    /// Whether it polls tasks.
+    tasks: bool,
     thinking: watch::Sender<usize>,
 }
 
@@ -75,6 +78,7 @@ impl<R: Responder + 'static> Host<R> {
             clock: Arc::new(SystemClock),
             patience: DriveLimits::default().question,
             eras: Eras::Both,
+            tasks: false,
             thinking: watch::Sender::new(0),
         }
     }
@@ -84,8 +88,8 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
     /// Passes notifications and pings on to this handler, and takes the client's name from it; a `ClientConfig` of rmcp
     /// is enough. The capabilities that it declares for questions are ignored.
     pub fn with_handler<G: ClientHandler>(self, handler: G) -> Host<R, G> {
-        let Self { responder, address, clock, patience, eras, thinking, .. } = self;
-        Host { responder, handler, address, clock, patience, eras, thinking }
+        let Self { responder, address, clock, patience, eras, tasks, thinking, .. } = self;
+        Host { responder, handler, address, clock, patience, eras, tasks, thinking }
     }
 
     /// Sets the address of the server: see [`Server::at`].
@@ -112,6 +116,14 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
     /// `RunningService::call_tool`, which asks in the same way: use [`drive`](super::drive).)
     pub fn modern_only(mut self) -> Self {
         self.eras = Eras::Modern;
+        self
+    }
+
+    /// Declares to servers that a call may become a task, which this host polls: [`drive`](super::drive) does so by
+    /// itself, and [`Call::send`](super::Call::send) returns [`Sent::Later`](super::Sent::Later). Without this, servers
+    /// answer each call with its result or its questions.
+    pub fn with_tasks(mut self) -> Self {
+        self.tasks = true;
         self
     }
 
@@ -170,7 +182,13 @@ impl<R: Responder + 'static, H: ClientHandler> Host<R, H> {
             return refused(format!("the question is too large: {what}"));
         }
         let origin = self.server(&context.peer).origin();
-        let asked = Arc::new(Context { origin, expires_at: None, received_at: self.clock.now().into(), pushed: true });
+        let asked = Arc::new(Context {
+            origin,
+            expires_at: None,
+            received_at: self.clock.now().into(),
+            pushed: true,
+            of_task: false,
+        });
         let question = match AskedQuestion::read(String::new(), came, asked, None) {
             Ok(question) => question,
             Err(why) => return refused(format!("the question cannot be asked: {why}")),
@@ -312,6 +330,9 @@ impl<R: Responder + 'static, H: ClientHandler> ClientHandler for Host<R, H> {
         });
         capabilities.sampling = can(QuestionKind::Sample).then(SamplingCapability::default);
         capabilities.roots = can(QuestionKind::Roots).then(RootsCapabilities::default);
+        if self.tasks {
+            capabilities.extensions.get_or_insert_default().entry(TASKS_EXTENSION_ID.to_owned()).or_default();
+        }
         info
     }
 }

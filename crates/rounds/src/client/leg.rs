@@ -9,9 +9,9 @@ use std::{
 use rmcp::{
     RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, GetPromptRequest,
-        GetPromptRequestParams, InputResponses, JsonObject, ReadResourceRequest, ReadResourceRequestParams, RequestId,
-        RequestMetaObject, ServerResult,
+        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientRequest, CreateTaskResult,
+        GetPromptRequest, GetPromptRequestParams, InputResponses, JsonObject, ReadResourceRequest,
+        ReadResourceRequestParams, RequestId, RequestMetaObject, ServerResult,
     },
     service::{Peer, PeerRequestOptions, ServiceError},
 };
@@ -21,6 +21,7 @@ use super::{
     call::random_key,
     question::{AskedQuestion, Context},
     reply::{LegResponse, QuestionSet},
+    task::Task,
 };
 use crate::shared::{clock::Timestamp, kind::Method, wire::IDEMPOTENCY_KEY};
 
@@ -36,7 +37,7 @@ impl ClientLeg<'_> {
         let result = result.map_err(|error| SendError::of(error, self.state().is_some()))?;
         match LegResponse::of(self.call().method, result)? {
             LegResponse::Done(done) => Ok(Sent::Done(done)),
-            LegResponse::Task(task) => Ok(Sent::Task(task)),
+            LegResponse::Task(created) => Ok(Sent::Later(self.task(&created, server)?)),
             LegResponse::Asks(_) if server.is_legacy() => Err(BadServer::AsksInLegacyEra.into()),
             LegResponse::Asks(asks) => {
                 let pending = self.pending(asks, server)?;
@@ -101,16 +102,37 @@ impl ClientLeg<'_> {
 
     /// The round after this leg.
     fn pending(&self, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
+        let (call, round) = self.goes_on();
+        pending(call, round + 1, asks, server, false)
+    }
+
+    /// The task that this leg has become. It asks nothing so far.
+    fn task(&self, created: &CreateTaskResult, server: &Server<'_>) -> Result<Pending, BadServer> {
+        let (call, round) = self.goes_on();
+        let asks = QuestionSet { questions: Vec::new(), state: None, expires_in: None };
+        let mut pending = pending(call, round, asks, server, true)?;
+        pending.task = Some(Box::new(Task::created(created)?));
+        Ok(pending)
+    }
+
+    /// The call after this leg, and the number of its rounds so far.
+    fn goes_on(&self) -> (Call, u32) {
         match self {
             // The key is that of a first leg: a pending call that is started over is a new one.
-            Self::First(call) => pending(Call { idempotency_key: None, ..(*call).clone() }, 1, asks, server),
-            Self::Next(last) => pending(last.start_over(), last.round() + 1, asks, server),
+            Self::First(call) => (Call { idempotency_key: None, ..(*call).clone() }, 0),
+            Self::Next(last) => (last.start_over(), last.round()),
         }
     }
 }
 
 /// Reads the questions of a round and checks that they can be asked.
-fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Result<Pending, BadServer> {
+pub(super) fn pending(
+    call: Call,
+    round: u32,
+    asks: QuestionSet,
+    server: &Server<'_>,
+    of_task: bool,
+) -> Result<Pending, BadServer> {
     if let Some(state) = &asks.state
         && state.len() > call.max_state()
     {
@@ -122,6 +144,7 @@ fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Re
         expires_at: asks.expires_in.map(|left| received_at + left),
         received_at,
         pushed: false,
+        of_task,
     });
     let mut questions = Vec::with_capacity(asks.questions.len());
     for (key, came) in asks.questions {
@@ -134,7 +157,7 @@ fn pending(call: Call, round: u32, asks: QuestionSet, server: &Server<'_>) -> Re
 }
 
 /// Sends one request, past rmcp's cache of resources. If the future is dropped, the request is cancelled at the server.
-async fn request(
+pub(super) async fn request(
     peer: &Peer<RoleClient>,
     request: ClientRequest,
     meta: Option<RequestMetaObject>,
@@ -149,7 +172,7 @@ async fn request(
 }
 
 /// The caller's `_meta`, if there is any, without the keys that belong to the protocol.
-fn own_meta(meta: &JsonObject) -> Option<RequestMetaObject> {
+pub(super) fn own_meta(meta: &JsonObject) -> Option<RequestMetaObject> {
     if meta.is_empty() {
         return None;
     }

@@ -87,6 +87,7 @@ mod reply;
 mod responder;
 mod saved;
 mod server;
+mod task;
 
 pub use answer::{AnswerError, UserAnswer};
 pub use call::{Call, Done, Sent};

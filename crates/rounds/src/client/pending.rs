@@ -11,7 +11,7 @@ use rmcp::model::{InputResponses, JsonObject};
 
 use super::{
     AnswerError, AskedQuestion, Call, Field, Origin, SendError, Sent, Server, UserAnswer, leg::ClientLeg,
-    question::Context,
+    question::Context, task::Task,
 };
 use crate::shared::clock::Timestamp;
 
@@ -52,6 +52,8 @@ pub struct Pending {
     pub(super) answers: BTreeMap<String, UserAnswer>,
     pub(super) context: Arc<Context>,
     pub(super) received_at: Timestamp,
+    /// The task that the call has become.
+    pub(super) task: Option<Box<Task>>,
 }
 
 impl Pending {
@@ -63,7 +65,7 @@ impl Pending {
         context: Arc<Context>,
         received_at: Timestamp,
     ) -> Self {
-        Self { call, round, questions, state, answers: BTreeMap::new(), context, received_at }
+        Self { call, round, questions, state, answers: BTreeMap::new(), context, received_at, task: None }
     }
 
     /// The call that this is a round of.
@@ -192,6 +194,15 @@ impl Pending {
         if self.questions.iter().any(|question| self.answered(question.key()).is_none()) {
             return Err(SendError::Open { keys: self.open().into_iter().map(str::to_owned).collect() });
         }
+        self.check_server(server)?;
+        match &self.task {
+            Some(task) => self.send_to_task(task, server).await,
+            None => ClientLeg::Next(self).send(server).await,
+        }
+    }
+
+    /// Checks that this is the server that asked, over a connection that can carry answers.
+    pub(super) fn check_server(&self, server: &Server<'_>) -> Result<(), SendError> {
         if server.is_legacy() {
             return Err(SendError::LegacyConnection);
         }
@@ -199,7 +210,7 @@ impl Pending {
         if !self.origin().is_same(&found) {
             return Err(SendError::OtherServer { asked_by: Box::new(self.origin().clone()), found: Box::new(found) });
         }
-        ClientLeg::Next(self).send(server).await
+        Ok(())
     }
 
     /// The same call from the beginning, for when the server no longer accepts an answer. The answers of this round and

@@ -74,9 +74,21 @@ pub(super) struct Context {
     pub(super) expires_at: Option<Timestamp>,
     pub(super) received_at: Timestamp,
     pub(super) pushed: bool,
+    /// Whether it is asked through a task.
+    pub(super) of_task: bool,
 }
 
 impl AskedQuestion {
+    /// The name by which its author knows the question: its [key](Self::key), without the number that a task of this library
+    /// appends so that no two of its questions have the same key.
+    pub fn name(&self) -> &str {
+        let key = self.key();
+        match key.rsplit_once('.') {
+            Some((name, number)) if self.context.of_task && number.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => key,
+        }
+    }
+
     /// The key of its answer. Empty for a question that a legacy server [pushed](Self::is_pushed).
     pub fn key(&self) -> &str {
         &self.read.key

@@ -65,7 +65,7 @@ impl Scripted {
             [field] if question.is_pushed() => Some(field.name.as_str()),
             _ => None,
         };
-        let names = [Some(question.key()), Some(question.message()), field];
+        let names = [Some(question.key()), Some(question.name()), Some(question.message()), field];
         names.into_iter().flatten().find_map(|name| self.answers.get(name))
     }
 }

@@ -84,7 +84,7 @@ impl LegResponse {
 }
 
 impl Done {
-    fn of_json(method: Method, result: Value) -> Result<Self, BadServer> {
+    pub(super) fn of_json(method: Method, result: Value) -> Result<Self, BadServer> {
         fn read<T: DeserializeOwned>(method: Method, result: Value) -> Result<T, BadServer> {
             let wrong = |error: serde_json::Error| short(&error.to_string()).to_string();
             serde_json::from_value(result)
@@ -106,7 +106,7 @@ impl QuestionSet {
         Self::new(questions, result.request_state, meta(EXPIRES_IN), meta(ORDER))
     }
 
-    fn of_json(mut result: Value) -> Result<Self, BadServer> {
+    pub(super) fn of_json(mut result: Value) -> Result<Self, BadServer> {
         let mut take = |name: &str| result.get_mut(name).map(Value::take).unwrap_or_default();
         let requests = match take("inputRequests") {
             Value::Object(requests) => requests,

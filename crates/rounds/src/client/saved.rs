@@ -8,11 +8,13 @@ use serde_json::Value;
 use super::{
     AnswerError, AskedQuestion, Call, Origin, Pending, UserAnswer,
     question::{Came, Context, RawQuestion},
+    task::Task,
 };
 use crate::shared::{clock::Timestamp, order::arrange};
 
-/// The version of the layout of [`SavedCall`]. It changes with every change that a reader of this version would misread.
-const VERSION: u64 = 1;
+/// The version of the layout of [`SavedCall`]. It changes with every change that a reader of this version would misread. A
+/// call that is not a task is written in version 1, which older readers know.
+const VERSION: u64 = 2;
 
 /// Why a saved call cannot be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +64,7 @@ impl Pending {
 
     fn from_value(value: Value) -> Result<Self, LoadError> {
         if let Some(found) = value.get("version").and_then(Value::as_u64)
-            && found != VERSION
+            && !(1..=VERSION).contains(&found)
         {
             return Err(LoadError::Version { found });
         }
@@ -101,6 +103,8 @@ struct SavedCall {
     received_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<Box<Task>>,
 }
 
 impl SavedCall {
@@ -111,7 +115,7 @@ impl SavedCall {
         };
         let keys: Vec<_> = pending.questions.iter().map(|question| question.key().to_owned()).collect();
         Self {
-            version: VERSION,
+            version: if pending.task.is_some() { VERSION } else { 1 },
             call: pending.call.clone(),
             round: pending.round,
             questions: pending.questions.iter().map(question).collect(),
@@ -121,12 +125,14 @@ impl SavedCall {
             origin: pending.context.origin.clone(),
             received_at: pending.received_at,
             expires_at: pending.context.expires_at,
+            task: pending.task.clone(),
         }
     }
 
     fn load(self) -> Result<Pending, LoadError> {
         let (origin, expires_at, received_at) = (self.origin, self.expires_at, self.received_at);
-        let context = Arc::new(Context { origin, expires_at, received_at, pushed: false });
+        let of_task = self.task.is_some();
+        let context = Arc::new(Context { origin, expires_at, received_at, pushed: false, of_task });
         let mut questions = Vec::with_capacity(self.questions.len());
         for (key, raw) in self.questions {
             let suggested = self.call.suggestions.get(&key);
@@ -135,6 +141,7 @@ impl SavedCall {
         }
         arrange(&mut questions, self.order.iter().map(String::as_str), AskedQuestion::key);
         let mut pending = Pending::new(self.call, self.round, questions, self.state, context, self.received_at);
+        pending.task = self.task;
         for (key, wire) in self.answers {
             let kind = pending.question(&key).map(AskedQuestion::kind);
             let wanted = kind.ok_or_else(|| LoadError::Answer(AnswerError::NotAsked { key: key.clone() }))?;

@@ -244,7 +244,7 @@ async fn a_task_is_handed_back_as_one() {
     })
     .await;
     let sent = Call::tool("x", object!({})).send(&client).await.unwrap();
-    assert!(matches!(&sent, Sent::Task(task) if task.task.task_id == "t-1"), "{sent:?}");
+    assert!(matches!(&sent, Sent::Later(pending) if pending.task_id() == Some("t-1")), "{sent:?}");
     let error = Call::prompt("x", object!({})).send(&client).await.unwrap_err();
     assert!(error.to_string().ends_with("only a tool call becomes a task"), "{error}");
 }

@@ -74,16 +74,50 @@ async fn a_pending_call_is_driven_on_and_asked_only_what_is_open() {
 }
 
 #[tokio::test]
-async fn a_task_ends_the_drive_as_a_task() {
-    let (_raw, client) = Raw::modern(|_| {
-        Act::Result(json!({
-            "resultType": "task", "taskId": "t-1", "status": "working", "ttlMs": null,
-            "createdAt": "2026-07-28T09:30:00Z", "lastUpdatedAt": "2026-07-28T09:30:00Z",
-        }))
+async fn a_task_is_polled_to_its_end_and_no_question_of_it_is_asked_twice() {
+    let polls = Arc::new(Mutex::new(0));
+    let (_raw, client) = Raw::modern(move |request| {
+        let task = |status: &str, more: serde_json::Value| {
+            let mut task = json!({
+                "resultType": if status == "new" { "task" } else { "complete" }, "taskId": "t-1",
+                "status": if status == "new" { "working" } else { status }, "ttlMs": null, "pollIntervalMs": 20,
+                "createdAt": "2026-07-28T09:30:00Z", "lastUpdatedAt": "2026-07-28T09:30:00Z",
+            });
+            task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Act::Result(task)
+        };
+        let schema = json!({"type": "object", "properties": {"units": {"type": "string"}}, "required": ["units"]});
+        let form = json!({"mode": "form", "message": "Which units?", "requestedSchema": schema});
+        let asks = json!({"inputRequests": {"units.1": {"method": "elicitation/create", "params": form}}});
+        if request["method"] == "tools/call" {
+            return task("new", json!({}));
+        }
+        assert_eq!(request["params"]["taskId"], "t-1");
+        if request["method"] == "tasks/update" {
+            assert_eq!(request["params"]["inputResponses"]["units.1"]["content"], json!({"units": "metric"}));
+            return Act::Result(json!({"resultType": "complete"}));
+        }
+        let mut polls = polls.lock().unwrap();
+        *polls += 1;
+        match *polls {
+            1 => task("working", json!({"statusMessage": "half way"})),
+            // A server may show a question for a while after it took the answer.
+            2..=4 => task("input_required", asks),
+            _ => task("completed", json!({"result": {"content": [{"type": "text", "text": "fine"}]}})),
+        }
     })
     .await;
-    let outcome = drive(&client, call(), &knows_units(), DriveLimits::default()).await.unwrap();
-    assert!(matches!(outcome, DriveOutcome::Task(task) if task.task.task_id == "t-1"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let responder = rounds::client::scripted().answer("units", UserAnswer::Form(object!({"units": "metric"})));
+    let responder = observed(responder, move |progress: &Progress<'_>| match progress {
+        Progress::Later { pending, .. } => noted.lock().unwrap().push(pending.status_message().map(str::to_owned)),
+        Progress::Asked(pending) => noted.lock().unwrap().push(Some(pending.questions()[0].name().to_owned())),
+        _ => {}
+    });
+    assert_eq!(done(soon(drive(&client, call(), &responder, DriveLimits::default())).await), "fine");
+    let seen: Vec<_> = seen.lock().unwrap().iter().map(|seen| seen.clone().unwrap_or_default()).collect();
+    assert_eq!(seen, ["", "half way", "units", "", ""]);
 }
 
 #[tokio::test]

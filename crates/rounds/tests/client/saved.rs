@@ -49,11 +49,11 @@ async fn a_call_that_was_saved_is_read_again_whole() {
 #[test]
 fn an_unknown_version_is_an_error_that_says_so() {
     let mut newer: Value = serde_json::from_str(GOLDEN).unwrap();
-    newer["version"] = json!(2);
+    newer["version"] = json!(3);
     newer["call"] = json!("all is different now");
     let error = Pending::from_json(&newer.to_string()).unwrap_err();
     let told =
-        "this call was saved in version 2 of the format, and this build reads version 1: load it with a newer one";
+        "this call was saved in version 3 of the format, and this build reads version 2: load it with a newer one";
     assert_eq!(error.to_string(), told);
     let by_serde = serde_json::from_value::<Pending>(newer).unwrap_err();
     assert_eq!(by_serde.to_string(), told);
