@@ -1,5 +1,5 @@
-//! The central claim: over every transport, a client of the weather tool cannot tell how the tool is written. The
-//! shapes differ only in their audit.
+//! The central claim: over every transport, a client of the weather tool cannot tell how the tool is written, whether it
+//! is asked in rounds, by pushed requests, or through a task. The shapes differ only in their audit.
 
 use rounds::Era;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ struct Story {
     text: &'static str,
 }
 
-fn stories(era: Era) -> [Story; 6] {
+fn stories(era: Era, tasks: bool) -> [Story; 6] {
     let accept = |content: Value| Some(json!({"action": "accept", "content": content}));
     let metric = || accept(json!({"units": "metric"}));
     let once = |answer, text| Story { answers: vec![answer], asked: vec![QUESTION], text };
@@ -51,6 +51,8 @@ fn stories(era: Era) -> [Story; 6] {
         once(Some(json!({"action": "cancel"})), "Cancelled (cancel)."),
         twice(accept(json!({"units": "kelvin"})), "Which units? (`units` must be one of metric, imperial)"),
         match era {
+            // What is not answered in a task stays asked.
+            _ if tasks => twice(accept(json!({})), "Which units? (`units` is missing)"),
             Era::Legacy => twice(accept(json!({})), "Which units? (`units` is missing)"),
             _ => twice(None, QUESTION),
         },
@@ -78,10 +80,18 @@ async fn every_shape_is_the_same_to_every_client_over_http() {
     }
 }
 
+#[tokio::test]
+async fn every_shape_is_the_same_to_a_client_of_tasks() {
+    for mut wire in [Wire::memory(Era::Modern).await, Wire::stdio(Era::Modern).await, Wire::http(Era::Modern).await] {
+        wire.tasks = true;
+        holds(wire).await;
+    }
+}
+
 /// Plays every story with every shape.
 async fn holds(mut wire: Wire) {
     for shape in SHAPES {
-        for story in stories(wire.era) {
+        for story in stories(wire.era, wire.tasks) {
             let before = audited(&mut wire, shape).await;
             let legs = if wire.era == Era::Modern { story.asked.len() + 1 } else { 1 };
             let defaults = wire.era == Era::Legacy && DEFAULT_TO_METRIC.contains(&shape);
@@ -123,6 +133,10 @@ async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec
             continue;
         }
         let result = &message["result"];
+        if let Some(id) = result["taskId"].as_str() {
+            return poll(wire, id, answers, asked).await;
+        }
+        assert!(!wire.tasks, "{message}");
         if result["resultType"] != "input_required" {
             return (asked, result.clone());
         }
@@ -139,8 +153,38 @@ async fn play(wire: &mut Wire, shape: &str, answers: Vec<Option<Value>>) -> (Vec
     }
 }
 
+/// Polls a task to its end, and gives the answers in order.
+async fn poll(
+    wire: &mut Wire,
+    id: &str,
+    mut answers: impl Iterator<Item = Option<Value>>,
+    mut asked: Vec<Value>,
+) -> (Vec<Value>, Value) {
+    let mut keys: Vec<String> = Vec::new();
+    loop {
+        wire.request("tasks/get", json!({"taskId": id})).await;
+        let task = wire.receive().await["result"].clone();
+        match task["status"].as_str() {
+            Some("working") => tokio::task::yield_now().await,
+            Some("input_required") => {
+                let (key, request) = task["inputRequests"].as_object().unwrap().iter().next().unwrap();
+                assert!(!keys.contains(key), "no key is used twice");
+                keys.push(key.clone());
+                asked.push(request.clone());
+                let answer = answers.next().expect("no further question").expect("an answer");
+                wire.request("tasks/update", json!({"taskId": id, "inputResponses": {key: answer}})).await;
+                assert_eq!(wire.receive().await["result"]["resultType"], "complete");
+            }
+            Some("completed") => return (asked, task["result"].clone()),
+            _ => panic!("{task}"),
+        }
+    }
+}
+
 async fn audited(wire: &mut Wire, shape: &str) -> usize {
+    let tasks = std::mem::take(&mut wire.tasks);
     wire.request("tools/call", json!({"name": "audit_log", "arguments": {}})).await;
+    wire.tasks = tasks;
     let log = wire.receive().await;
     let entries = &log["result"]["structuredContent"];
     assert!(entries.is_object(), "{log}");

@@ -18,6 +18,7 @@ mod screen;
 mod serve_http;
 mod serve_stdio;
 mod stop;
+mod tasks;
 mod terminal;
 mod terminal_legacy;
 mod tour;

@@ -2,7 +2,7 @@
 
 use reqwest::{RequestBuilder, Response, header::CONTENT_TYPE};
 use rmcp::ServiceExt;
-use rounds::Era;
+use rounds::{Era, tasks::Tasks};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Lines, duplex, split},
@@ -16,6 +16,8 @@ use crate::process::{Server, in_time, rounds};
 pub(crate) struct Wire {
     way: Way,
     pub(crate) era: Era,
+    /// Whether the client can poll tasks.
+    pub(crate) tasks: bool,
     next_id: u64,
 }
 
@@ -36,20 +38,21 @@ enum Way {
 impl Wire {
     pub(crate) async fn memory(era: Era) -> Self {
         let (ours, theirs) = duplex(1 << 16);
-        let server = gallery::rounds().build().unwrap();
+        let server = gallery::rounds().tasks(Tasks::at_once()).build().unwrap();
         tokio::spawn(async move { server.serve(theirs).await.unwrap().waiting().await });
         let (reader, writer) = split(ours);
         Self::lines(era, Box::new(reader), Box::new(writer), None).await
     }
 
     pub(crate) async fn stdio(era: Era) -> Self {
-        let mut child = rounds(&["serve", "--stdio"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child =
+            rounds(&["serve", "--stdio", "--tasks-after", "0s"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let (reader, writer) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         Self::lines(era, Box::new(reader), Box::new(writer), Some(child)).await
     }
 
     pub(crate) async fn http(era: Era) -> Self {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&["--tasks-after", "0s"]).await;
         Self::begin(era, Way::Http { server, session: None, inbox: unbounded_channel() }).await
     }
 
@@ -63,7 +66,7 @@ impl Wire {
     }
 
     async fn begin(era: Era, way: Way) -> Self {
-        let mut wire = Self { way, era, next_id: 0 };
+        let mut wire = Self { way, era, tasks: false, next_id: 0 };
         if era == Era::Legacy {
             let params = json!({
                 "protocolVersion": "2025-11-25",
@@ -80,9 +83,13 @@ impl Wire {
     /// Sends a request in the form of the client's era.
     pub(crate) async fn request(&mut self, method: &str, mut params: Value) {
         if self.era == Era::Modern {
+            let mut capabilities = json!({"elicitation": {"form": {}}});
+            if self.tasks {
+                capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+            }
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+                "io.modelcontextprotocol/clientCapabilities": capabilities,
                 "io.modelcontextprotocol/clientInfo": {"name": "rounds-cli-test", "version": "1"},
             });
         }
@@ -127,7 +134,8 @@ fn headers(request: RequestBuilder, era: Era, message: &Value) -> RequestBuilder
     }
     let request = request.header("MCP-Protocol-Version", "2026-07-28");
     let request = request.header("Mcp-Method", message["method"].as_str().unwrap());
-    request.header("Mcp-Name", message["params"]["name"].as_str().unwrap())
+    let name = ["name", "taskId"].into_iter().find_map(|name| message["params"][name].as_str());
+    request.header("Mcp-Name", name.unwrap())
 }
 
 /// Reads the messages of a response, one or a stream of them, until it ends.

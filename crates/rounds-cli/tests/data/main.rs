@@ -6,13 +6,18 @@
 #[path = "../fleet/call.rs"]
 #[expect(dead_code, reason = "the tests of fleets use the rest")]
 mod call;
+#[path = "../fleet/task.rs"]
+mod task;
 
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -71,6 +76,11 @@ impl Server {
 
     async fn send(&self, call: &Call) -> Value {
         call.send(&self.http, &self.url).await.unwrap()
+    }
+
+    fn kill_now(&self) {
+        let id = self.process.id().expect("it runs").to_string();
+        assert!(std::process::Command::new("kill").args(["-KILL", &id]).status().unwrap().success());
     }
 
     async fn kill(mut self) {
@@ -182,4 +192,64 @@ async fn the_store_shows_nothing_of_what_was_said() {
     for secret in ["Canaryville", "metric", "Which units", "cloudy"] {
         assert!(!shows(secret), "{secret}");
     }
+}
+
+/// A thousand flights as tasks, while the only process is killed and started again every half second or so.
+#[tokio::test]
+async fn a_thousand_tasks_over_restarts_are_charged_once_each_and_none_is_lost() {
+    const FLIGHTS: usize = 1000;
+    let folder = Folder::new();
+    let args = ["--data", folder.path(), "--tasks-after", "0s"];
+    let server = Arc::new(tokio::sync::RwLock::new(Server::start(&args).await));
+    let (next, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut people = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (server, next, ended) = (server.clone(), next.clone(), ended.clone());
+        people.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::SeqCst);
+                if number >= FLIGHTS {
+                    return;
+                }
+                task::book(number, &*server).await;
+                ended.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    while ended.load(Ordering::SeqCst) < FLIGHTS && !people.is_empty() {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        server.read().await.kill_now();
+        let again = Server::start(&args).await;
+        *server.write().await = again;
+    }
+    while let Some(person) = people.join_next().await {
+        person.unwrap();
+    }
+    let counted = persistently(&server, &Call::tool("airline_ledger", &json!({}))).await;
+    let counted = &counted["result"]["structuredContent"];
+    let charged = counted["charges"].as_u64().unwrap() - counted["duplicates"].as_u64().unwrap();
+    assert_eq!(charged, FLIGHTS as u64, "{counted}");
+}
+
+impl task::Airline for tokio::sync::RwLock<Server> {
+    async fn send(&self, call: Call) -> Value {
+        persistently(self, &call).await
+    }
+}
+
+/// Sends a request until it is answered.
+async fn persistently(server: &tokio::sync::RwLock<Server>, call: &Call) -> Value {
+    let sending = async {
+        loop {
+            let (http, url) = {
+                let server = server.read().await;
+                (server.http.clone(), server.url.clone())
+            };
+            match call.send(&http, &url).await {
+                Ok(response) if !call::asks_for_a_retry(&response) => return response,
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), sending).await.expect("a request takes too long")
 }

@@ -17,7 +17,7 @@ use crate::{
     in_time,
 };
 
-const FLIGHTS: usize = 1000;
+pub(crate) const FLIGHTS: usize = 1000;
 const AT_ONCE: usize = 12;
 const KILLS: usize = 9;
 
@@ -64,11 +64,11 @@ fn flight(number: usize) -> String {
     format!("LHR to FCO on day {number}, seat 12A")
 }
 
-async fn until(ended: &watch::Sender<usize>, wanted: usize) {
+pub(crate) async fn until(ended: &watch::Sender<usize>, wanted: usize) {
     in_time("the next flights", ended.subscribe().wait_for(|flights| *flights >= wanted)).await.unwrap();
 }
 
-async fn check_the_books(fleet: &Fleet) {
+pub(crate) async fn check_the_books(fleet: &Fleet) {
     let charges = fleet.store.charges().await;
     let mut charged: HashMap<&str, usize> = HashMap::new();
     for (flight, attempts) in charges.values() {

@@ -9,11 +9,13 @@ pub(crate) const METRIC: &str = "Weather in Tokyo: 22°C, partly cloudy.";
 pub(crate) struct Call {
     method: &'static str,
     params: Value,
+    /// Whether the client can poll tasks.
+    as_task: bool,
 }
 
 impl Call {
     pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Self { method, params }
+        Self { method, params, as_task: false }
     }
 
     pub(crate) fn tool(name: &str, arguments: &Value) -> Self {
@@ -34,6 +36,23 @@ impl Call {
 
     pub(crate) fn resource(uri: &str) -> Self {
         Self::new("resources/read", json!({"uri": uri}))
+    }
+
+    /// The same from a client that can poll tasks.
+    pub(crate) fn as_task(mut self) -> Self {
+        self.as_task = true;
+        self
+    }
+
+    /// A request about a task.
+    pub(crate) fn of_task(method: &'static str, id: &str) -> Self {
+        Self::new(method, json!({"taskId": id})).as_task()
+    }
+
+    /// The same with answers to the questions of a task.
+    pub(crate) fn answering(mut self, answers: Value) -> Self {
+        self.params["inputResponses"] = answers;
+        self
     }
 
     /// The leg that answers the questions of this one.
@@ -76,7 +95,7 @@ impl Call {
     }
 
     fn headers(&self) -> Vec<(&'static str, &str)> {
-        let name = self.params["name"].as_str().or(self.params["uri"].as_str());
+        let name = ["name", "uri", "taskId"].into_iter().find_map(|name| self.params[name].as_str());
         let fixed = [
             ("MCP-Protocol-Version", "2026-07-28"),
             ("Mcp-Method", self.method),
@@ -87,9 +106,13 @@ impl Call {
 
     fn message(&self) -> Value {
         let mut params = self.params.clone();
+        let mut capabilities = json!({"elicitation": {"form": {}}});
+        if self.as_task {
+            capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+        }
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
             "io.modelcontextprotocol/clientInfo": {"name": "fleet", "version": "1"},
         });
         json!({"jsonrpc": "2.0", "id": 1, "method": self.method, "params": params})

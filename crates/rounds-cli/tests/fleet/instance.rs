@@ -42,7 +42,7 @@ impl Instance {
     /// Starts an instance, and waits until it is ready.
     pub(crate) async fn start(store: &str, keys: &Keys, name: &'static str) -> Self {
         // A short lease, because tests that kill instances wait until it lapses.
-        Self::run(rounds(&["serve", "--lease", "2s"]), store, keys, name).await
+        Self::run(rounds(&["serve", "--lease", "1s", "--tasks-after", "0s"]), store, keys, name).await
     }
 
     /// Starts this command as one, and waits for it to say that it is ready.

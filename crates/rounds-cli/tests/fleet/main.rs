@@ -33,6 +33,8 @@ mod rolling;
 mod rotation;
 mod shapes;
 mod store;
+mod task;
+mod tasks;
 mod usage;
 
 use std::{

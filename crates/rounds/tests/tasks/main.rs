@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod answers;
+mod client;
 mod ending;
+mod kept;
 mod limits;
 mod shapes;
 mod time;
@@ -135,7 +137,35 @@ async fn durably(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
     Ok(format!("size {size}"))
 }
 
+/// An effect, then work that takes long, then a question.
+async fn slowly(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
+    flow.once("effect", async |shop, _key| shop.effects.fetch_add(1, Ordering::Relaxed)).await?;
+    flow.once("work", async |shop, _key| shop.work().await).await?;
+    let Size { size } = flow.form("Which size?").key("size").await?;
+    Ok(format!("size {size}"))
+}
+
+/// A question, then an effect, then work that takes long.
+async fn finally(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
+    let Size { size } = flow.form("Which size?").key("size").await?;
+    flow.once("effect", async |shop, _key| shop.effects.fetch_add(1, Ordering::Relaxed)).await?;
+    flow.once("work", async |shop, _key| shop.work().await).await?;
+    Ok(format!("size {size}"))
+}
+
+/// Two questions at once.
+async fn together(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
+    let (a, b) = (flow.form::<Size>("a?").key("a"), flow.form::<Size>("b?").key("b"));
+    let (Size { size: a }, Size { size: b }) = flow.all((a, b)).await?;
+    Ok(format!("{a} and {b}"))
+}
+
 impl Shop {
+    async fn work(&self) {
+        self.begun.notify_one();
+        self.done.notified().await;
+    }
+
     fn new() -> Self {
         let stepwise = Steps::<Self, Nothing>::new("steps", "steps")
             .step("size", async |_, ()| Ok(DeclaredQuestion::form("Which size?")))
@@ -145,7 +175,12 @@ impl Shop {
             })
             .build()
             .unwrap();
-        let tool_router = Self::tool_router().with_route(durable("durable", "durable", durably)).with_route(stepwise);
+        let tool_router = Self::tool_router()
+            .with_route(durable("durable", "durable", durably))
+            .with_route(durable("slowly", "slowly", slowly))
+            .with_route(durable("finally", "finally", finally))
+            .with_route(durable("together", "together", together))
+            .with_route(stepwise);
         Self { tool_router, effects: Arc::default(), done: Arc::default(), begun: Arc::default() }
     }
 }
