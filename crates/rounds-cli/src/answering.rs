@@ -82,7 +82,7 @@ impl Answering {
                 answers.to(&question)?.ok_or_else(|| NoAnswer::Nothing(Box::new(Unanswered::new(question))))
             }
             Who::Person(terminal) => {
-                self.status.pause();
+                let _asking = self.status.asking();
                 Ok(terminal.ask(&question).await?)
             }
         }

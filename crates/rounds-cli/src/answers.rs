@@ -92,6 +92,11 @@ impl AnswerOptions {
 }
 
 impl Answers {
+    /// No answers.
+    pub(crate) fn none() -> Self {
+        Self { given: Vec::new(), decline: false }
+    }
+
     /// Whether to declare to the server that it can ask this kind of question. Sampling and roots are declared only if
     /// an answer for them was given.
     pub(crate) fn can(&self, kind: QuestionKind) -> bool {

@@ -1,12 +1,17 @@
 //! The connection to a server: over HTTP, or over the stdin and stdout of a command that is started for it.
 
-use std::{fmt, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::ValueEnum;
 use rmcp::{
-    RoleClient,
-    model::{ClientCapabilities, ClientConfig, Implementation},
-    service::{ClientInitializeError, RunningService},
+    ClientHandler, RoleClient,
+    model::{ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam},
+    service::{ClientInitializeError, NotificationContext, RunningService},
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport,
         streamable_http_client::StreamableHttpClientTransportConfig,
@@ -16,16 +21,17 @@ use rounds::client;
 use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, Command},
+    task::JoinHandle,
     time::timeout,
 };
 use url::{Host, Url};
 
 use crate::{
     Failure,
-    answering::Answering,
+    answering::{Answering, Who},
     bound::{Bound, Lines},
     http::Http,
-    reason,
+    reason, server_log,
     terminal::clean,
 };
 
@@ -112,8 +118,8 @@ fn words(command: &str) -> Result<Vec<String>, Failure> {
 
 /// A connection to a server that has completed the handshake.
 pub(crate) struct Connection {
-    pub(crate) client: RunningService<RoleClient, client::Host<Arc<Answering>, ClientConfig>>,
-    child: Option<Child>,
+    pub(crate) client: RunningService<RoleClient, client::Host<Arc<Answering>, Ourselves>>,
+    child: Option<Started>,
 }
 
 impl Connection {
@@ -126,8 +132,8 @@ impl Connection {
         within: Duration,
         bound: &Bound,
     ) -> Result<Self, Failure> {
-        let host = client::Host::new(answering)
-            .with_handler(ourselves())
+        let host = client::Host::new(answering.clone())
+            .with_handler(Ourselves(answering.clone()))
             .with_question_timeout(PATIENCE)
             .with_tasks()
             .at(address.to_string());
@@ -151,18 +157,18 @@ impl Connection {
                     Ok(Self { client, child: None })
                 }
                 Address::Stdio(command) => {
-                    let mut child = start(command)?;
-                    let (Some(stdout), Some(stdin)) = (child.stdout.take(), child.stdin.take()) else {
+                    let mut started = Started::new(command, &answering)?;
+                    let (Some(stdout), Some(stdin)) = (started.child.stdout.take(), started.child.stdin.take()) else {
                         return Err(Failure::Silent { to: address.shown(), within });
                     };
                     // `Lines` applies the configured limit, so rmcp's own limit is lifted.
                     let transport = AsyncRwTransport::new_client(Lines::new(stdout, bound.clone()), stdin);
                     match host.connect(transport.with_max_line_length(usize::MAX)).await {
-                        Ok(client) => Ok(Self { client, child: Some(child) }),
+                        Ok(client) => Ok(Self { client, child: Some(started) }),
                         // The exit status says more than a broken pipe.
-                        Err(error) => Err(match timeout(FAREWELL, child.wait()).await {
-                            Ok(Ok(status)) => Failure::Ended { to: address.shown(), status },
-                            _ => failed(error),
+                        Err(error) => Err(match started.ended().await {
+                            Some(status) => Failure::Ended { to: address.shown(), status },
+                            None => failed(error),
                         }),
                     }
                 }
@@ -175,16 +181,25 @@ impl Connection {
     pub(crate) async fn close(self) {
         let Self { client, child } = self;
         let _ = timeout(FAREWELL, client.cancel()).await;
-        if let Some(mut child) = child {
+        if let Some(started) = child {
             // Its stdin is closed by now, which asks it to end. If it does not, it is killed when it is dropped.
-            let _ = timeout(FAREWELL, child.wait()).await;
+            started.ended().await;
         }
     }
 }
 
-fn ourselves() -> ClientConfig {
-    let name = Implementation::new("rounds", env!("CARGO_PKG_VERSION"));
-    ClientConfig::new(ClientCapabilities::default(), name)
+/// The name of this client, and the receiver of a server's progress.
+pub(crate) struct Ourselves(Arc<Answering>);
+
+impl ClientHandler for Ourselves {
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.0.status.server_progress(&params);
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let name = Implementation::new("rounds", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), name)
+    }
 }
 
 fn http(url: &str, bearer: Option<&str>) -> StreamableHttpClientTransportConfig {
@@ -195,9 +210,44 @@ fn http(url: &str, bearer: Option<&str>) -> StreamableHttpClientTransportConfig 
     }
 }
 
-fn start(command: &str) -> Result<Child, Failure> {
-    let words = words(command)?;
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-    command.spawn().map_err(|source| Failure::Start { program: clean::line(&words[0]), source })
+/// A server that was started for the call.
+struct Started {
+    child: Child,
+    /// Reads its log. Without a person at the terminal, the log goes to our own stderr.
+    log: Option<JoinHandle<()>>,
+}
+
+impl Started {
+    fn new(command: &str, answering: &Arc<Answering>) -> Result<Self, Failure> {
+        let words = words(command)?;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        if matches!(answering.who(), Who::Person(_)) {
+            command.stderr(Stdio::piped());
+        }
+        let mut child = command.spawn().map_err(|source| Failure::Start { program: clean::line(&words[0]), source })?;
+        let log = child.stderr.take().map(|log| {
+            let answering = answering.clone();
+            tokio::spawn(async move { server_log::read(log, |line| answering.status.logged(line)).await })
+        });
+        Ok(Self { child, log })
+    }
+
+    /// Waits until it has ended and its log has been read, but not for long. Returns its exit status.
+    async fn ended(mut self) -> Option<ExitStatus> {
+        let status = timeout(FAREWELL, self.child.wait()).await;
+        if let (Ok(_), Some(log)) = (&status, &mut self.log) {
+            // A process that it has started may still have its stderr.
+            let _ = timeout(FAREWELL, log).await;
+        }
+        status.ok()?.ok()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            log.abort();
+        }
+    }
 }

@@ -194,7 +194,9 @@ impl Conversation {
                 return Err(halt);
             };
             answering.status.say(&halt.failure.to_string());
+            let asking = answering.status.asking();
             let again = person.agrees("Start over, with what you answered filled in?", true).await;
+            drop(asking);
             if !again.map_err(|left| Failure::NotAnswered(left.to_string()))? {
                 return Err(halt);
             }

@@ -29,6 +29,7 @@ mod halt;
 mod http;
 mod keys;
 mod limits;
+mod list;
 mod log;
 mod pair;
 mod person;
@@ -38,6 +39,7 @@ mod reload;
 mod resume;
 mod saved;
 mod serve;
+mod server_log;
 mod show;
 #[cfg(feature = "sql")]
 mod sql;
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(options) => block_on(serve::serve(*options))??,
         Command::Call(options) => return block_on(call::call(*options))?,
         Command::Resume(options) => return block_on(resume::resume(*options))?,
+        Command::List(options) => return block_on(list::list(*options))?,
         Command::Flows(options) => return block_on(flows::flows(*options))?,
         Command::Keygen => print(&keys::generate()?)?,
         Command::Open(token) => {
@@ -104,6 +107,7 @@ const EXAMPLES: &str = "\
 Examples:
   rounds                                      the tour
   rounds serve --http 127.0.0.1:8000          a server to send requests to
+  rounds list http://127.0.0.1:8000/mcp       what it offers
   rounds call http://127.0.0.1:8000/mcp weather_e location=Tokyo
                                               call it, and answer its question
   rounds serve --http 127.0.0.1:8000 --data data
@@ -144,6 +148,12 @@ enum Command {
     /// only if you agree, because another person may have written the file.
     #[command(verbatim_doc_comment, after_help = resume::EXAMPLES)]
     Resume(Box<resume::Options>),
+    /// List the tools, prompts and resources of any MCP server, with what each takes
+    ///
+    /// A tool is shown as `rounds call` takes it: required arguments as NAME=TEXT or NAME:=JSON, optional ones in
+    /// brackets. The list goes to stdout.
+    #[command(verbatim_doc_comment, after_help = list::EXAMPLES)]
+    List(Box<list::Options>),
     /// List the flows that the servers of a store know, show one, or cancel one
     ///
     /// A list needs nothing that is sealed: it shows tools, times and statuses. `show` opens arguments, questions,

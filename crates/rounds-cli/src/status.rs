@@ -9,14 +9,19 @@ use std::{
     time::Instant,
 };
 
+use rmcp::model::ProgressNotificationParam;
 use rounds::client::{AskedQuestion, Call, DriveOutcome, Pending, Progress};
 
 use crate::{
     Failure,
     colour::Paint,
     duration,
-    terminal::{Spinner, clean},
+    server_log::{Held, ServerLog},
+    terminal::{Spinner, Told, clean},
 };
+
+/// How many characters of a server's message about its progress are shown.
+const LONGEST_PROGRESS: usize = 200;
 
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -25,6 +30,9 @@ pub(crate) struct Status {
     /// Whether to show a spinner while waiting: only on a terminal, and not after the call has ended.
     spins: AtomicBool,
     spinner: Mutex<Option<Spinner>>,
+    /// What the server said about the progress of the leg in flight.
+    told: Told,
+    log: ServerLog,
     leg: Mutex<Leg>,
     /// Whether the server is working and no question is being answered here.
     at_work: AtomicBool,
@@ -53,6 +61,8 @@ impl Status {
             verbose,
             spins: AtomicBool::new(spins),
             spinner: Mutex::new(None),
+            told: Told::default(),
+            log: ServerLog::default(),
             leg: Mutex::new(Leg {
                 call,
                 number: 1,
@@ -69,7 +79,7 @@ impl Status {
     pub(crate) fn wait(&self) {
         let mut spinner = self.spinner.lock().unwrap_or_else(PoisonError::into_inner);
         if self.spins.load(Ordering::Relaxed) && spinner.is_none() {
-            *spinner = Some(Spinner::start());
+            *spinner = Some(Spinner::start(self.told.clone()));
         }
     }
 
@@ -91,6 +101,36 @@ impl Status {
         let _ = writeln!(io::stderr(), "rounds: {}", clean::lines(ours));
     }
 
+    /// Shows a line of the server's log; once the question is answered, if a person is being asked.
+    pub(crate) fn logged(&self, line: &str) {
+        self.log.take(line, |line| self.print(line));
+    }
+
+    /// Holds the server's log back until the guard is dropped.
+    pub(crate) fn asking(&self) -> Held<'_, impl Fn(&str)> {
+        self.pause();
+        self.log.hold(|line| self.print(line))
+    }
+
+    /// Prints a line, above the spinner if there is one.
+    fn print(&self, line: &str) {
+        let line = self.paint.dim(line);
+        match &*self.spinner.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(spinner) => spinner.above(&line),
+            None => drop(writeln!(io::stderr(), "{line}")),
+        }
+    }
+
+    /// The server reports the progress of the leg in flight.
+    pub(crate) fn server_progress(&self, progress: &ProgressNotificationParam) {
+        let told = told(progress);
+        let leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told.clone());
+        if self.verbose {
+            self.print(&format!("leg {} ← progress: {told}", leg.number));
+        }
+    }
+
     pub(crate) fn progress(&self, progress: &Progress<'_>) {
         let mut leg = self.leg.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
@@ -98,6 +138,7 @@ impl Status {
                 self.at_work.store(true, Ordering::Relaxed);
                 leg.number = rounds + 1;
                 leg.began = Instant::now();
+                *self.told.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.leg_says(&leg, "→", &leg.sent());
                 self.wait();
             }
@@ -193,6 +234,16 @@ impl Leg {
     fn hold(&mut self, pending: &Pending) {
         self.answers = pending.questions().len();
         self.state = pending.state_bytes();
+    }
+}
+
+/// A server's progress in words, on one line.
+fn told(progress: &ProgressNotificationParam) -> String {
+    let done = progress.progress;
+    let count = progress.total.map_or_else(|| done.to_string(), |total| format!("{done} of {total}"));
+    match &progress.message {
+        Some(message) => format!("{count}: {}", clean::short(message, LONGEST_PROGRESS)),
+        None => count,
     }
 }
 

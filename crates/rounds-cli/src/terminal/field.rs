@@ -84,6 +84,14 @@ fn meant<'a>(field: &'a Field, text: &'a str) -> &'a str {
     field.choice(text).or_else(by_number).map_or(text, |choice| &choice.value)
 }
 
+/// The place of the field that the user means: by its number as it is shown, or else by its label or its name.
+pub(super) fn place(fields: &[Field], text: &str) -> Option<usize> {
+    let numbered = || text.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < fields.len());
+    let is_named =
+        |field: &Field| [&field.label, &field.name].iter().any(|name| name.to_lowercase() == text.to_lowercase());
+    numbered().or_else(|| fields.iter().position(is_named))
+}
+
 /// The message for an invalid input, next to the field.
 pub(super) fn tell(field: &Field, problem: &InvalidAnswer) -> String {
     let said = problem.to_string();

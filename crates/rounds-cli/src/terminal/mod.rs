@@ -19,7 +19,10 @@ use rounds::{
 };
 
 use self::lines::Lines;
-pub(crate) use self::{field::describe, spinner::Spinner};
+pub(crate) use self::{
+    field::describe,
+    spinner::{Spinner, Told},
+};
 use crate::{colour::Paint, duration};
 
 /// Maximum width of text: longer lines are hard to read.
@@ -222,7 +225,7 @@ fn time_left(question: &AskedQuestion) -> String {
 }
 
 /// Width of text in columns.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     width().filter(|columns| *columns > 0).unwrap_or(80).clamp(20, WIDEST)
 }
 

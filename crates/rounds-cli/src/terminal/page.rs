@@ -3,7 +3,7 @@
 use rounds::client::{AskedQuestion, UserAnswer};
 use url::Url;
 
-use super::{Command, Left, Terminal, Typed, clean, is_start_of};
+use super::{Command, Left, Terminal, Typed, clean, form::ONE_OF_THESE, is_start_of};
 
 impl Terminal {
     /// Asks for consent to visit a page.
@@ -26,7 +26,7 @@ impl Terminal {
                 text if is_start_of(text, "yes") => return Ok(UserAnswer::Visit),
                 text if is_start_of(text, "decline") => return Ok(UserAnswer::Decline),
                 text if is_start_of(text, "cancel") => return Ok(UserAnswer::Cancel),
-                _ => self.wrong("type one of these words, or its first letter"),
+                _ => self.wrong(ONE_OF_THESE),
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::process::{rounds, run};
 #[tokio::test]
 async fn help_says_what_each_command_is_for_with_an_example() {
     let help = run(&["--help"]).await.printed();
-    for command in ["tour", "serve", "call", "resume", "keygen", "open"] {
+    for command in ["tour", "serve", "call", "resume", "list", "flows", "keygen", "open"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
         let help = run(&[command, "--help"]).await.printed();
         assert!(help.contains("Example"), "{help}");

@@ -94,7 +94,7 @@ async fn reply(State(script): State<Arc<Script>>, headers: HeaderMap, body: Byte
             "ttlMs": 0, "cacheScope": "private",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "raw", "version": "1"}},
         }}),
-        Some("tools/call" | "prompts/get" | "resources/read") => {
+        Some("tools/call" | "prompts/get" | "resources/read" | "tools/list") => {
             script.heard.lock().unwrap().push(message["params"].clone());
             script.free.acquire().await.unwrap().forget();
             let mut replies = script.replies.lock().unwrap();

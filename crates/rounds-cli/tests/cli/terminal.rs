@@ -96,6 +96,8 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
     }
     assert_eq!(raw.heard().len(), 1, "nothing is sent before the review");
     screen.say("edit").await;
+    screen.see("Which field? 1 to 9, a name, or Enter for [all] > ").await;
+    screen.say("").await;
     screen.see("  [Ada] > ").await;
     screen.say("Eve").await;
     for _ in 0..8 {
@@ -108,6 +110,59 @@ async fn every_kind_of_field_is_shown_checked_at_once_and_asked_again() {
     assert_eq!(screen.ended().await.code, Some(0));
     let content = json!({"a": "Eve", "d": 1, "e": 20.5, "f": false, "g": "s", "h": ["w", "f"], "i": {"a": 1}});
     assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": content}}));
+}
+
+#[tokio::test]
+async fn edit_jumps_to_the_field_that_is_meant() {
+    let fields = json!({"a": {"type": "string", "title": "Name"}, "b": {"type": "integer", "title": "Bags"}});
+    let raw = Raw::start([asks(json!({"q": form("Who?", fields, &["a", "b"])})), says("done")]).await;
+    let mut screen = Screen::start(&["call", &raw.url, "tool"]);
+    for (shown, typed) in [
+        ("  > ", "Ada"),
+        ("  > ", "1"),
+        ("   1  Name  Ada\r\n   2  Bags  1\r\nSend it? [yes], edit, decline or cancel > ", "edit 2"),
+        ("Bags (whole number)\r\n  [1] > ", "2"),
+        ("   1  Name  Ada\r\n   2  Bags  2\r\nSend it? [yes], edit, decline or cancel > ", "e name"),
+        ("Name (text)\r\n  [Ada] > ", "Eve"),
+        ("   1  Name  Eve\r\n   2  Bags  2\r\nSend it? [yes], edit, decline or cancel > ", "edit 3"),
+        ("! there is no field \"3\": type its number or its name\r\nSend it?", "edit"),
+        ("Which field? 1 to 2, a name, or Enter for [all] > ", "bags"),
+        ("  [2] > ", "3"),
+        ("Send it? [yes], edit, decline or cancel > ", ""),
+    ] {
+        screen.see(shown).await;
+        screen.say(typed).await;
+    }
+    assert_eq!(screen.ended().await.code, Some(0));
+    assert_eq!(raw.answered(), json!({"q": {"action": "accept", "content": {"a": "Eve", "b": 3}}}));
+}
+
+#[tokio::test]
+async fn a_yes_or_no_takes_one_answer_and_a_word() {
+    let sure = |default: Value| {
+        let mut field = json!({"type": "boolean", "title": "Really"});
+        field["default"] = default;
+        asks(json!({"q": form("Delete everything?", json!({"sure": field}), &["sure"])}))
+    };
+    for (typed, answer) in [
+        (&["y"][..], json!({"action": "accept", "content": {"sure": true}})),
+        (&["", "perhaps", "No"], json!({"action": "accept", "content": {"sure": false}})),
+        (&["decline"], json!({"action": "decline"})),
+        (&[":cancel"], json!({"action": "cancel"})),
+    ] {
+        let raw = Raw::start([sure(json!(true)), says("done")]).await;
+        let mut screen = Screen::start(&["call", &raw.url, "tool"]);
+        screen.see("│ Delete everything?").await;
+        screen.see("Really (yes or no)").await;
+        for line in typed {
+            screen.see("yes, no, decline or cancel; it is sent at once > ").await;
+            screen.say(line).await;
+        }
+        let ended = screen.ended().await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "done\n"), "{ended:?}");
+        assert!(!ended.stderr.contains(" > "), "there is no second prompt: {ended:?}");
+        assert_eq!(raw.answered(), json!({"q": answer}));
+    }
 }
 
 #[tokio::test]
@@ -125,7 +180,7 @@ async fn questions_and_fields_are_shown_in_the_order_that_the_server_says() {
         ("title (text, optional)\r\n  > ", Some("Countess")),
         ("name (text)\r\n  > ", Some("Ada")),
         ("age (text, optional)\r\n  > ", Some("36")),
-        ("  title  Countess\r\n  name   Ada\r\n  age    36\r\n", None),
+        ("   1  title  Countess\r\n   2  name   Ada\r\n   3  age    36\r\n", None),
         ("Send it? [yes], edit, decline or cancel > ", Some("")),
         ("asks, 2 of 2", None),
         ("How many bags?", None),

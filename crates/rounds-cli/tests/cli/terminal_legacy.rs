@@ -6,7 +6,7 @@ use std::{fs, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    process::{Written, run},
+    process::{Written, in_time, run},
     screen::Screen,
 };
 
@@ -61,6 +61,57 @@ async fn questions_that_a_legacy_server_asks_at_once_are_shown_one_after_the_oth
     }
 }
 
+/// A pipe on which a script waits until the test writes a line.
+fn gate() -> Written {
+    let gate = Written::nothing();
+    assert!(Command::new("mkfifo").arg(gate.path()).status().unwrap().success());
+    gate
+}
+
+#[tokio::test]
+async fn the_log_of_a_server_on_pipes_does_not_mix_with_the_form() {
+    let (gate, written) = (gate(), Written::nothing());
+    let script = shell(&format!(
+        "echo 'starting \u{1b}[2J' >&2\n{}\nread go < {}\necho 'still here' >&2\n: > {}\nread answer\n{}",
+        echo_question(7, "How many?"),
+        gate.path(),
+        written.path(),
+        echo_thanks(),
+    ));
+    let mut screen = Screen::start(&["call", "--stdio", &format!("sh {}", script.path()), "tool", "--era", "legacy"]);
+    let before = screen.see("  > ").await;
+    assert!(!before.contains('\u{1b}') || before.contains("\r\u{1b}[2K"), "{before:?}");
+    fs::write(gate.path(), "go\n").unwrap();
+    in_time("the log", async {
+        while !written.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    screen.say("3").await;
+    let form = screen.see("Send it? [yes], edit, decline or cancel > ").await;
+    assert!(!form.contains("still here"), "{form:?}");
+    screen.say("y").await;
+    let ended = screen.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "thanks\n"), "{ended:?}");
+    assert!((before + &form + &ended.stderr).contains(r"server: starting \u{1b}[2J"), "it cannot clear the screen");
+    assert!(ended.stderr.contains("server: still here\r\n"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_the_server_says_of_its_progress_is_shown_while_it_works() {
+    let gate = gate();
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$token',"progress":1,"total":3,"message":"half\u001bway"}}"#;
+    let token = r#"token=$(echo "$call" | sed 's/.*"progressToken":\([0-9]*\).*/\1/')"#;
+    let script = shell(&format!("{token}\necho '{told}'\nread go < {}\n{}", gate.path(), echo_thanks()));
+    let mut screen = Screen::start(&["call", "--stdio", &format!("sh {}", script.path()), "tool", "--era", "legacy"]);
+    screen.see(r"s (1 of 3: half\u{1b}way)").await;
+    fs::write(gate.path(), "go\n").unwrap();
+    let ended = screen.ended().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "thanks\n"), "{ended:?}");
+    assert!(ended.stderr.ends_with("\r\u{1b}[2K"), "it leaves nothing behind: {ended:?}");
+}
+
 /// A line of such a server that asks for a sample or for roots, which have neither a key nor a message.
 fn echo_request(id: u32, method: &str) -> String {
     let params = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 9});
@@ -103,8 +154,7 @@ async fn what_a_model_said_and_roots_are_given_to_a_legacy_server_too() {
 
 #[tokio::test]
 async fn a_question_that_a_legacy_server_takes_back_is_not_waited_for() {
-    let withdrawn = Written::nothing();
-    assert!(Command::new("mkfifo").arg(withdrawn.path()).status().unwrap().success());
+    let withdrawn = gate();
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
     let (question, thanks) = (echo_question(7, "How many?"), echo_thanks());
     let script = shell(&format!("{question}\nread go < {}\necho '{cancelled}'\n{thanks}", withdrawn.path()));
