@@ -96,6 +96,21 @@ impl Fields {
         }
     }
 
+    /// The same rules, with the patterns of the fields.
+    ///
+    /// # Errors
+    ///
+    /// The field whose pattern is not valid, and why.
+    #[cfg(feature = "server")]
+    pub(crate) fn matching(mut self, schema: &JsonObject) -> Result<Self, (String, String)> {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (name, rule) in &mut self.rules {
+            let Some(field) = properties.and_then(|properties| properties.get(name)) else { continue };
+            rule.pattern = Pattern::of(field).map_err(|why| (name.clone(), why))?;
+        }
+        Ok(self)
+    }
+
     /// Checks an answer. Integers that were written as floats are returned as integers, and fields that the schema does
     /// not have are left out.
     pub(crate) fn check(&self, content: &Value) -> Result<JsonObject, InvalidAnswer> {
@@ -163,6 +178,9 @@ pub(crate) struct Rule {
     value: Bounds,
     length: Bounds,
     format: Option<String>,
+    /// What a text has to match. The protocol's forms have no patterns, so a client has none to check.
+    #[cfg(feature = "server")]
+    pattern: Option<Box<Pattern>>,
     count: Bounds,
     /// The rule for each item of a list.
     items: Option<Box<Rule>>,
@@ -192,6 +210,8 @@ impl Rule {
             value: bounds("minimum", "maximum"),
             length: bounds("minLength", "maxLength"),
             format: text("format"),
+            #[cfg(feature = "server")]
+            pattern: None,
             count: bounds("minItems", "maxItems"),
             items: field.get("items").map(|items| Self::of(items).into()),
             #[cfg(feature = "server")]
@@ -205,6 +225,16 @@ impl Rule {
     #[cfg(feature = "server")]
     pub(crate) fn or_null(self) -> Self {
         Self { nullable: true, ..self }
+    }
+
+    /// The same rule with the field's pattern, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// Why the pattern is not valid.
+    #[cfg(feature = "server")]
+    pub(crate) fn matching(self, field: &Value) -> Result<Self, String> {
+        Ok(Self { pattern: Pattern::of(field)?, ..self })
     }
 
     /// The rule of a field that rmcp has read. Complex fields are converted to JSON first.
@@ -273,6 +303,10 @@ impl Rule {
                 if let Some(format) = &self.format {
                     check_format(format, text)?;
                 }
+                #[cfg(feature = "server")]
+                if let Some(pattern) = &self.pattern {
+                    pattern.check(text)?;
+                }
             }
             Value::Array(items) => {
                 self.count.hold(items.len() as f64, "have a number of choices of")?;
@@ -301,6 +335,32 @@ impl Rule {
             _ => Ok(value),
         }
     }
+}
+
+/// A regular expression that a text has to match somewhere, as `pattern` in JSON Schema does.
+#[cfg(feature = "server")]
+pub(crate) struct Pattern(regex_lite::Regex);
+
+#[cfg(feature = "server")]
+impl Pattern {
+    /// The pattern of a field, if it has one.
+    fn of(field: &Value) -> Result<Option<Box<Self>>, String> {
+        let unfit = |why: String| format!("has a `pattern` that cannot be checked: {why}");
+        let Some(pattern) = field.get("pattern") else { return Ok(None) };
+        let Value::String(pattern) = pattern else { return Err(unfit("it is not a text".to_owned())) };
+        let regex = regex_lite::Regex::new(pattern).map_err(|error| unfit(error.to_string()))?;
+        Ok(Some(Box::new(Self(regex))))
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        if self.0.is_match(text) { Ok(()) } else { Err(must_match(self.0.as_str())) }
+    }
+}
+
+/// The rule of a pattern, for the user.
+#[cfg(feature = "server")]
+pub(crate) fn must_match(pattern: &str) -> String {
+    format!("must match {pattern}")
 }
 
 #[derive(Default)]

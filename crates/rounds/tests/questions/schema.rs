@@ -143,7 +143,7 @@ async fn a_schema_is_asked_and_its_answer_is_checked_in_every_shape_and_both_era
             let played = client.play(tool, settings(), [wrong, right].into_iter().chain(sure)).await;
             assert_eq!(played.messages()[..2], ["Settings?", "Settings? (`size` must be at most 9)"], "{tool}");
             assert_eq!(played.text(), r#"{"mood":"g","size":3}"#, "{tool}");
-            let sent = &played.question(0)["requestedSchema"];
+            let sent = played.question(0).schema();
             assert_eq!(sent["properties"], settings()["schema"]["properties"], "{tool}");
             assert_eq!(sent["required"], json!(["size"]), "{tool}");
         }
@@ -171,7 +171,7 @@ async fn a_type_is_narrowed_at_run_time() {
         ];
         assert_eq!(played.messages(), told);
         assert_eq!(serde_json::from_str::<Value>(&played.text()).unwrap(), good);
-        let fields = &played.question(0)["requestedSchema"]["properties"];
+        let fields = &played.question(0).schema()["properties"];
         assert_eq!(fields["bags"]["maximum"], 5, "a bound of the type stays in force: {fields}");
         assert_eq!(fields["class"]["default"], "comfort");
         assert_eq!(fields["meals"]["maxItems"], 2);
@@ -186,8 +186,8 @@ async fn a_schema_that_no_form_can_express_names_its_property() {
     for (schema, told) in [
         (of(json!({"type": "object"})), "deep: this schema cannot be asked for with a form: `deep` is a struct, and"),
         (
-            of(json!({"type": "string", "pattern": "a"})),
-            "deep: this schema cannot be asked for with a form: `deep` uses `pattern`",
+            of(json!({"type": "string", "pattern": "("})),
+            "deep: this schema cannot be asked for with a form: `deep` has a `pattern` that cannot be checked",
         ),
         (
             of(json!({"type": "string", "format": "x"})),

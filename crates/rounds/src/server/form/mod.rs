@@ -38,7 +38,8 @@ use crate::{
 ///
 /// Fields may be strings, numbers, booleans, enums without data, lists of such enums, and options of any of these. A
 /// string may have a format: `email`, `uri`, `date` and `date-time` are shown to the client and checked; `uuid`, `ip`,
-/// `ipv4` and `ipv6`, which the protocol does not have, are asked for as plain strings, and checked.
+/// `ipv4` and `ipv6`, which the protocol does not have, are asked for as plain strings, and checked. So is a `pattern`,
+/// which is added to the description of its field.
 ///
 /// There is nothing to implement: every type that derives `Deserialize` and `JsonSchema` has it. If no form can express
 /// the type, such as a struct within a struct, a map, or a string of another format, the question fails with a
@@ -326,14 +327,15 @@ impl Shape {
                     *title = without_option(title).to_owned();
                 }
                 let definition = plain::carried(&shown).map_err(|why| Misfit::whole(format!("it {why}")))?;
-                let rule = Rule::of(&shown);
+                let rule = Rule::of(&shown).matching(&shown).map_err(|why| Misfit::whole(format!("it {why}")))?;
                 let rule = if is_nullable { rule.or_null() } else { rule };
                 (FormFields::Single(rule, definition), field)
             }
             Plain::Object { schema, order } => {
                 let mut asked = plain::expressible(&schema)?;
                 asked.property_order = Some(order);
-                (FormFields::Of(Fields::of(&schema), asked), Value::Object(schema))
+                let fields = Fields::of(&schema).matching(&schema).map_err(|(name, why)| Misfit::of(&name, why))?;
+                (FormFields::Of(fields, asked), Value::Object(schema))
             }
         };
         Ok(Self { fields, digest: Digest::of_shape(&json), options, bytes: plain::weight(&json) })
@@ -618,6 +620,37 @@ mod tests {
         assert_eq!(schema::<std::net::IpAddr>("ip")["properties"], json!({"ip": {"type": "string"}}));
     }
 
+    #[test]
+    fn a_pattern_is_shown_as_a_rule_and_checked() {
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Flight {
+            /// The number of the flight
+            #[schemars(regex(pattern = "^[A-Z]{2}[0-9]+$"))]
+            number: String,
+            #[schemars(regex(pattern = "^[0-9]+[A-F]$"))]
+            seat: Option<String>,
+        }
+        let sent = schema::<Flight>("flight");
+        let number = json!({"type": "string", "description": "The number of the flight (must match ^[A-Z]{2}[0-9]+$)"});
+        let seat = json!({"type": "string", "description": "must match ^[0-9]+[A-F]$"});
+        assert_eq!(sent["properties"], json!({"number": number, "seat": seat}));
+        assert!(read::<Flight>("flight", json!({"number": "LX14", "seat": "12A"})).is_ok());
+        assert_eq!(
+            read::<Flight>("flight", json!({"number": "14"})),
+            Err("`number` must match ^[A-Z]{2}[0-9]+$".to_owned())
+        );
+        assert_eq!(
+            read::<Flight>("flight", json!({"number": "LX14", "seat": "A"})),
+            Err("`seat` must match ^[0-9]+[A-F]$".to_owned())
+        );
+
+        #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+        struct Code(#[schemars(regex(pattern = "^a+$"))] String);
+        assert_eq!(schema::<Code>("code")["properties"]["code"]["description"], "must match ^a+$");
+        assert_eq!(read("code", json!({"code": "aa"})), Ok(Code("aa".to_owned())));
+        assert_eq!(read::<Code>("code", json!({"code": "ab"})), Err("`code` must match ^a+$".to_owned()));
+    }
+
     fn unaskable<T: FormType>() -> String {
         Form::of::<T>("key").err().unwrap_or_else(|| panic!("it can be asked")).to_string()
     }
@@ -668,7 +701,7 @@ mod tests {
         #[derive(Debug, Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
         struct Patterned {
-            #[schemars(regex(pattern = "^a+$"))]
+            #[schemars(extend("pattern" = "^(?=a)"))]
             code: String,
         }
         #[derive(Debug, Deserialize, JsonSchema)]
@@ -694,7 +727,7 @@ mod tests {
         let nested = unaskable::<Nested>();
         assert!(nested.contains("Nested` cannot be asked for with a form: `trip` is a struct"), "{nested}");
         let patterned = unaskable::<Patterned>();
-        assert!(patterned.ends_with("`code` uses `pattern`, which a form cannot express"), "{patterned}");
+        assert!(patterned.contains("`code` has a `pattern` that cannot be checked: look-around"), "{patterned}");
         let formatted = unaskable::<Formatted>();
         assert!(formatted.contains("`account` has the format `iban`, which is not supported (those"), "{formatted}");
         let listed = unaskable::<Vec<String>>();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{FormType, declared};
 use crate::shared::{
-    check::{Rule, required},
+    check::{Rule, must_match, required},
     order,
 };
 
@@ -142,7 +142,8 @@ impl Plain {
     pub(super) fn with_fitting_defaults(self) -> Result<Self, Misfit> {
         for (name, field) in self.fields() {
             let Some(default) = field.get("default") else { continue };
-            if let Err(why) = Rule::of(field).check(default.clone()) {
+            let rule = Rule::of(field).matching(field);
+            if let Err(why) = rule.and_then(|rule| rule.check(default.clone())) {
                 let why = format!("cannot have the default {default}: it {why}");
                 return Err(name.map_or_else(|| Misfit::whole(format!("it {why}")), |name| Misfit::of(name, &*why)));
             }
@@ -240,12 +241,30 @@ pub(super) fn carried(field: &Value) -> Result<PrimitiveSchemaDefinition, String
         }
         _ => {}
     }
+    describe_pattern(&mut wanted);
     let definition = PrimitiveSchemaDefinition::deserialize(&wanted)
         .map_err(|_| "is not a string, a number, a boolean, an enum without data or a list of such enums".to_owned())?;
     let written = serde_json::to_value(&definition).map_err(|error| error.to_string())?;
     match lost(&wanted, &written) {
         Some(keyword) => Err(format!("uses `{keyword}`, which a form cannot express")),
         None => Ok(definition),
+    }
+}
+
+/// Moves the pattern of a text into its description: the protocol's forms have no patterns, and the user should know the
+/// rule before the answer is checked.
+fn describe_pattern(field: &mut Value) {
+    let Value::Object(field) = field else { return };
+    if field.get("type").and_then(Value::as_str) != Some("string") {
+        return;
+    }
+    if let Some(Value::String(pattern)) = field.remove("pattern") {
+        let rule = must_match(&pattern);
+        let described = match field.get("description").and_then(Value::as_str) {
+            Some(description) => format!("{description} ({rule})"),
+            None => rule,
+        };
+        field.insert("description".to_owned(), described.into());
     }
 }
 

@@ -103,7 +103,7 @@ impl<T> Schema<T> {
                 Some("array") => some_of(&options),
                 _ => return Err("is neither a text nor a list, and cannot have options".to_owned()),
             };
-            for replaced in ["enum", "oneOf", "minLength", "maxLength", "format"] {
+            for replaced in ["enum", "oneOf", "minLength", "maxLength", "format", "pattern"] {
                 schema.remove(replaced);
             }
             if let Value::Object(narrowed) = narrowed {
