@@ -147,6 +147,36 @@ mod wrong {
     }
 }
 
+#[cfg(wrong = "durable_in_a_router")]
+mod wrong {
+    use rmcp::{tool, tool_router};
+
+    use super::*;
+
+    #[tool_router]
+    impl Shop {
+        #[tool(description = "Book a trip")]
+        async fn book(flow: Durable<Shop>, Parameters(trip): Parameters<Trip>) -> Result<String, FlowError> {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    fn routed() {
+        Shop::tool_router();
+    }
+}
+
+#[cfg(wrong = "durable_form_without_type")]
+mod wrong {
+    use super::*;
+
+    async fn book(flow: Durable<Shop>, trip: Trip) -> Result<String, FlowError> {
+        let seat = flow.form("Which seat?").await?;
+        Ok(String::new())
+    }
+}
+
 #[cfg(wrong = "no_step")]
 mod wrong {
     use rounds::Steps;

@@ -35,6 +35,14 @@ fn a_wrong_handler_is_told_what_to_write_instead() {
         ("not_send", &["future returned by `book` is not `Send`", "has type `Rc<std::string::String>`"]),
         ("no_question", &["`Trip` is not a question that", "write `impl rounds::asked::FixedQuestion for Trip`"]),
         ("form_without_type", &["`!` cannot be asked for with a form", "say what to ask for: `let units: Units ="]),
+        (
+            "durable_form_without_type",
+            &["`!` cannot be asked for with a form", "say what to ask for: `let units: Units ="],
+        ),
+        (
+            "durable_in_a_router",
+            &["is not in a `#[tool_router]`", "`durable::tool(Shop::book_tool_attr(), Shop::book)`"],
+        ),
         ("ask_and_durable", &["a durable handler is a function without `&self`"]),
         (
             "durable_and_ask",

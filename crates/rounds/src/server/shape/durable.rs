@@ -380,8 +380,9 @@ impl<C: AsRequestContext, S> FromContextPart<C> for Durable<S> {
         const {
             assert!(
                 size_of::<S>() == usize::MAX,
-                "a durable handler is a function without `&self`, not a `#[tool]` or `#[prompt]` method: write \
-                 `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`"
+                "a durable handler is a function without `&self`, and is not in a `#[tool_router]` or `#[prompt_router]`: \
+                 write `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`; \
+                 or with `#[tool]` on it, in another `impl`, `durable::tool(Shop::book_tool_attr(), Shop::book)`"
             );
         };
         unreachable!("this does not compile")
@@ -410,8 +411,8 @@ fn find<S: Send + Sync + 'static>(view: &View) -> Result<Arc<S>, FlowError> {
 /// `router.with_route(durable("book", "Book a trip", book))`.
 ///
 /// The handler is a function of the flow and the arguments. It cannot capture anything, because a captured value would
-/// exist on one instance and not on the next. For a tool with a title, annotations, icons or an output schema, use
-/// [`durable::tool`](crate::durable::tool).
+/// exist on one instance and not on the next. For a tool with a title, annotations, icons, an output schema, or with
+/// rmcp's `#[tool]`, use [`durable::tool`](crate::durable::tool).
 ///
 /// # Panics
 ///
@@ -433,6 +434,9 @@ where
 
 /// Makes a tool from a durable handler, with everything that a tool of rmcp has. The input schema is that of the
 /// handler's arguments, whatever the tool has.
+///
+/// rmcp's `#[tool]` describes the handler, from its doc comment to its output schema, if it is in an `impl` without
+/// `#[tool_router]`: [the guide](crate::guide::choosing_a_shape) has an example. Without the macro:
 ///
 /// ```
 /// use rmcp::{Json, handler::server::router::tool::ToolRouter, model::{JsonObject, Tool, ToolAnnotations}, schemars};
@@ -497,6 +501,9 @@ pub(super) fn with_input(mut tool: Tool, schema: Arc<JsonObject>) -> Tool {
 }
 
 /// Makes a prompt from a durable handler, as an ordinary route of rmcp. See [`durable`].
+///
+/// With rmcp's `#[prompt]` on the handler, in an `impl` without `#[prompt_router]`, the prompt has its doc comment, title
+/// and arguments: `durable_prompt(Shop::plan_prompt_attr(), Shop::plan)`.
 pub fn durable_prompt<S, P, R, F, Fut>(prompt: Prompt, handler: F) -> PromptRoute<S>
 where
     S: Send + Sync + 'static,
@@ -547,8 +554,8 @@ pub(super) fn read_arguments<P: DeserializeOwned>(arguments: Option<JsonObject>)
 /// There is nothing to implement: every type that derives `Deserialize` and `JsonSchema` has it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a durable handler",
-    note = "a durable handler takes its `Durable` and one struct that derives `serde::Deserialize` and `schemars::JsonSchema`; it \
-            asks with the `Durable`, and does not take an `Ask`, a `Round` or rmcp's `Parameters`"
+    note = "a durable handler takes its `Durable` and one struct that derives `serde::Deserialize` and `schemars::JsonSchema`, or \
+            rmcp's `Parameters` of one; it asks with the `Durable`, and does not take an `Ask` or a `Round`"
 )]
 pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
 
