@@ -37,7 +37,7 @@ async fn a_branch_is_deleted_only_as_the_user_says() {
             let stage = Visit::new(era).await;
             let played = stage.client.play("delete_branch", json!({"repo": "shop"}), answers).await;
             assert_eq!((&*played.text(), played.is_tool_error()), (text, false), "{era:?}");
-            let offered = &played.question(0)["requestedSchema"]["properties"]["branch"]["enum"];
+            let offered = &played.question(0).schema()["properties"]["branch"]["enum"];
             assert_eq!(*offered, json!(["main", "fix-login", "old-ui"]));
         }
     }

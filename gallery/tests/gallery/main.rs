@@ -90,7 +90,7 @@ async fn play_in_turn(
             return Played { questions, leg };
         }
         let asked = leg.asked();
-        questions.extend(asked.keys().into_iter().map(|key| asked.question(key).clone()));
+        questions.extend(asked.keys().into_iter().map(|key| asked.question(key).raw().clone()));
         let retry = asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer()));
         call = retry.start(client).await;
     }

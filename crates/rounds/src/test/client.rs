@@ -20,6 +20,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
+use super::question::Question;
 use crate::{
     Principal,
     observe::Refusal,
@@ -112,7 +113,11 @@ impl Client {
         self.era
     }
 
-    /// Calls a tool.
+    /// Calls a tool. If the tool asks, the leg ends with the question, in either era: a modern client gets it as the
+    /// response, and a legacy client as a request that the server pushes while the call is in flight.
+    ///
+    /// A pushed question is taken only if no other request of this client is in flight, because nothing tells which
+    /// request it belongs to. With several, use [`start`](Self::start) and [`pushed`](Self::pushed).
     ///
     /// # Panics
     ///
@@ -139,13 +144,13 @@ impl Client {
         self.request("resources/read", json!({"uri": uri})).await
     }
 
-    /// Sends any request with any parameters and waits for the response.
+    /// Sends any request with any parameters and waits for the response, or for a question as [`call`](Self::call) does.
     ///
     /// # Panics
     ///
     /// If the parameters are not an object, or if the server closes the connection without an answer.
     pub async fn request(&self, method: &str, params: Value) -> Leg {
-        self.start(method, params).await.finish().await
+        self.start(method, params).await.settle().await
     }
 
     /// Sends a request and does not wait.
@@ -164,7 +169,7 @@ impl Client {
         let (id, response) = self.wire.expect();
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": sent});
         self.wire.send(&message).await;
-        InFlight { wire: self.wire.clone(), id, response, method: method.to_owned(), params }
+        InFlight { wire: self.wire.clone(), era: self.era, id, response, method: method.to_owned(), params }
     }
 
     /// Waits for the next request that the server pushes to this client.
@@ -240,6 +245,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for SignedIn<T> {
 /// A request that was sent and not yet answered.
 pub struct InFlight {
     wire: Arc<MemoryWire>,
+    era: Era,
     id: u64,
     response: oneshot::Receiver<Value>,
     method: String,
@@ -254,7 +260,28 @@ impl InFlight {
     /// If the server closes the connection without an answer.
     pub async fn finish(self) -> Leg {
         let response = self.response.await.expect("the server answers before it closes the connection");
-        Leg { method: self.method, params: self.params, response }
+        Leg { method: self.method, params: self.params, response, pushed: None }
+    }
+
+    /// Waits for the response, or for the next question that the server pushes to a legacy client.
+    async fn settle(mut self) -> Leg {
+        if self.era == Era::Modern || !self.wire.has_one_request() {
+            return self.finish().await;
+        }
+        let wire = self.wire.clone();
+        let pushed = async { wire.pushes.lock().await.recv().await };
+        let message = tokio::select! {
+            biased;
+            response = &mut self.response => {
+                let response = response.expect("the server answers before it closes the connection");
+                return Leg { method: self.method, params: self.params, response, pushed: None };
+            }
+            message = pushed => message,
+        };
+        let Some(message) = message else { return self.finish().await };
+        let (method, params) = (self.method.clone(), self.params.clone());
+        let pushed = PushedQuestion::new(message, self);
+        Leg { method, params, response: pushed.as_round(), pushed: Some(Arc::new(pushed)) }
     }
 
     /// Cancels the request at the server.
@@ -264,6 +291,57 @@ impl InFlight {
             "params": {"requestId": self.id, "reason": "the test says so"},
         });
         self.wire.send(&message).await;
+    }
+}
+
+/// A question that a legacy server has pushed, with the call that waits for its answer.
+struct PushedQuestion {
+    message: Value,
+    /// None once the question is answered.
+    call: Mutex<Option<InFlight>>,
+}
+
+impl PushedQuestion {
+    fn new(message: Value, call: InFlight) -> Self {
+        Self { message, call: Mutex::new(Some(call)) }
+    }
+
+    /// The key under which the question is found. A pushed question has none: it is the name of the form's only field,
+    /// which a modern client would get as the key.
+    fn key(&self) -> &str {
+        let fields = self.message["params"]["requestedSchema"]["properties"].as_object();
+        match fields.map(|fields| fields.keys().collect::<Vec<_>>()).as_deref() {
+            Some([only]) => only,
+            _ => "question",
+        }
+    }
+
+    /// The response that a modern client would have got for this question.
+    fn as_round(&self) -> Value {
+        let request = json!({"method": self.message["method"], "params": self.message["params"]});
+        json!({"result": {"resultType": "input_required", "inputRequests": {self.key(): request}}})
+    }
+
+    /// Answers the question, and waits for what the call does next.
+    #[track_caller]
+    fn answer(&self, responses: &Value) -> impl Future<Output = Leg> {
+        let responses = responses.as_object().into_iter().flatten().map(|(_, response)| response).collect::<Vec<_>>();
+        let [response] = responses[..] else {
+            panic!("a legacy client answers the one question that was pushed, not {} of them", responses.len())
+        };
+        let call = self.call.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let call = call.expect("a pushed question can be answered only once: a legacy client has no retry");
+        let answer = json!({"jsonrpc": "2.0", "id": self.message["id"], "result": response});
+        async move {
+            call.wire.send(&answer).await;
+            call.settle().await
+        }
+    }
+}
+
+impl std::fmt::Debug for PushedQuestion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PushedQuestion").field("message", &self.message).finish_non_exhaustive()
     }
 }
 
@@ -309,23 +387,30 @@ pub struct Leg {
     method: String,
     params: Value,
     response: Value,
+    /// The question that a legacy server has pushed, if it ended with one.
+    pushed: Option<Arc<PushedQuestion>>,
 }
 
 impl Leg {
     /// A leg that was sent by other means than a [`Client`], such as HTTP.
     pub fn new(method: impl Into<String>, params: Value, response: Value) -> Self {
-        Self { method: method.into(), params, response }
+        Self { method: method.into(), params, response, pushed: None }
     }
 
-    /// The questions that it ended with.
+    /// Whether it ended with questions.
+    pub fn is_asked(&self) -> bool {
+        self.response["result"]["resultType"] == "input_required"
+    }
+
+    /// The questions that it ended with. For a legacy client that is the one question that was pushed first. It has no
+    /// key on the wire, so every key finds it.
     ///
     /// # Panics
     ///
     /// If it did not end with questions.
     #[track_caller]
     pub fn asked(self) -> Asked {
-        let result = &self.response["result"];
-        assert_eq!(result["resultType"], "input_required", "expected a question, got {}", self.response);
+        assert!(self.is_asked(), "expected a question, got {}", self.response);
         Asked { leg: self }
     }
 
@@ -394,7 +479,8 @@ impl Leg {
         assert_eq!(self.error(), &frozen);
     }
 
-    /// The whole response, unchanged.
+    /// The whole response, unchanged. If a legacy server has pushed a question, the response that a modern client would
+    /// have got for it.
     pub fn response(&self) -> &Value {
         &self.response
     }
@@ -415,29 +501,20 @@ impl Asked {
         keys
     }
 
-    /// The names of a form's fields, in the order in which to show them.
+    /// A question, for expectations: `asked.question("units").options()`.
     ///
     /// # Panics
     ///
     /// If nothing was asked under this key.
     #[track_caller]
-    pub fn fields(&self, key: &str) -> Vec<&str> {
-        let properties = self.schema(key)["properties"].as_object();
-        let mut names: Vec<_> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        arrange(&mut names, listed(self.question(key)["params"]["_meta"].get(ORDER)), |name| name);
-        names
-    }
-
-    /// A question, unchanged.
-    ///
-    /// # Panics
-    ///
-    /// If nothing was asked under this key.
-    #[track_caller]
-    pub fn question(&self, key: &str) -> &Value {
-        let question = &self.result()["inputRequests"][key];
+    pub fn question(&self, key: &str) -> Question<'_> {
+        let requests = &self.result()["inputRequests"];
+        let question = match &self.leg.pushed {
+            Some(pushed) => &requests[pushed.key()],
+            None => &requests[key],
+        };
         assert!(question.is_object(), "nothing was asked under `{key}`: {}", self.leg.response);
-        question
+        Question::new(question)
     }
 
     /// A question's message.
@@ -447,7 +524,17 @@ impl Asked {
     /// If nothing was asked under this key.
     #[track_caller]
     pub fn message(&self, key: &str) -> &str {
-        self.question(key)["params"]["message"].as_str().unwrap_or_default()
+        self.question(key).message()
+    }
+
+    /// The names of a form's fields, in the order in which to show them.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was asked under this key.
+    #[track_caller]
+    pub fn fields(&self, key: &str) -> Vec<&str> {
+        self.question(key).fields()
     }
 
     /// A form's schema.
@@ -457,7 +544,7 @@ impl Asked {
     /// If nothing was asked under this key.
     #[track_caller]
     pub fn schema(&self, key: &str) -> &Value {
-        &self.question(key)["params"]["requestedSchema"]
+        self.question(key).schema()
     }
 
     /// The values of the options that a field of a form has, in the order in which to show them.
@@ -467,12 +554,7 @@ impl Asked {
     /// If nothing was asked under this key, or if the form has no such field.
     #[track_caller]
     pub fn options(&self, key: &str, field: &str) -> Vec<&str> {
-        let schema = &self.schema(key)["properties"][field];
-        assert!(schema.is_object(), "`{key}` has no field `{field}`: {}", self.schema(key));
-        let of = if schema["items"].is_object() { &schema["items"] } else { schema };
-        let list = |keyword: &str| of[keyword].as_array().into_iter().flatten();
-        let titled = list("oneOf").chain(list("anyOf")).map(|option| &option["const"]);
-        list("enum").chain(titled).filter_map(Value::as_str).collect()
+        self.question(key).options_of(field)
     }
 
     /// The state to send back.
@@ -495,7 +577,7 @@ impl Asked {
         let mut params = self.leg.params.clone();
         params["inputResponses"] = json!({});
         params["requestState"] = self.result()["requestState"].clone();
-        Retry { method: self.leg.method.clone(), params }
+        Retry { method: self.leg.method.clone(), params, pushed: self.leg.pushed.clone() }
     }
 
     /// The retry that accepts a question with this content.
@@ -515,11 +597,14 @@ impl Asked {
 }
 
 /// A retry, ready to be sent: once, twice (a replay), changed (a fork), or to another server.
+///
+/// For a legacy client it is the answer to the question that was pushed, which is sent once.
 #[derive(Debug, Clone)]
 #[must_use = "a retry does nothing until it is sent"]
 pub struct Retry {
     method: String,
     params: Value,
+    pushed: Option<Arc<PushedQuestion>>,
 }
 
 impl Retry {
@@ -576,16 +661,21 @@ impl Retry {
         self
     }
 
-    /// Sends it and waits for the response.
+    /// Sends it and waits for the response. A legacy client answers the pushed question, and waits for what the call does
+    /// next.
     ///
     /// # Panics
     ///
-    /// If the server closes the connection without an answer.
+    /// If the server closes the connection without an answer; and if a pushed question has no answer or several, or was
+    /// answered before.
     pub async fn send(&self, client: &Client) -> Leg {
-        client.request(&self.method, self.params.clone()).await
+        match &self.pushed {
+            Some(pushed) => pushed.answer(&self.params["inputResponses"]).await,
+            None => client.request(&self.method, self.params.clone()).await,
+        }
     }
 
-    /// Sends it and does not wait.
+    /// Sends it as a request of its own and does not wait.
     pub async fn start(&self, client: &Client) -> InFlight {
         client.start(&self.method, self.params.clone()).await
     }
@@ -618,6 +708,10 @@ impl MemoryWire {
             pushes: tokio::sync::Mutex::new(pushes),
             notifications,
         }
+    }
+
+    fn has_one_request(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len() <= 1
     }
 
     fn expect(&self) -> (u64, oneshot::Receiver<Value>) {

@@ -37,13 +37,11 @@
 //! assert_eq!(events.runs("greet"), 1);                            // and no further run
 //! asked.decline("name").send(&client).await.frozen();             // a fork: refused
 //!
-//! // A client of the legacy era is asked while its call is in flight.
+//! // A client of the legacy era is asked while its call is in flight. The test reads the same.
 //! let client = Client::legacy(server).await;
-//! let call = client.start("tools/call", json!({"name": "greet"})).await;
-//! let pushed = client.pushed().await.unwrap();
-//! assert_eq!(pushed.params()["message"], "What is your name?");
-//! pushed.answer(json!({"action": "accept", "content": {"name": "Ada"}})).await;
-//! assert_eq!(call.finish().await.text(), "Hello, Ada!");
+//! let asked = client.call("greet", json!({})).await.asked();
+//! assert_eq!(asked.question("name").message(), "What is your name?");
+//! assert_eq!(asked.accept("name", json!({"name": "Ada"})).send(&client).await.text(), "Hello, Ada!");
 //! # }
 //! ```
 
@@ -51,13 +49,15 @@ mod client;
 mod clock;
 mod events;
 mod play;
+mod question;
 mod replay;
 mod seal;
 
 pub use client::{Asked, Client, InFlight, Leg, Pushed, Retry};
 pub use clock::Clock;
 pub use events::{Events, Recorded};
-pub use play::{Played, accept, cancel, decline};
+pub use play::{Played, accept, cancel, decline, play_in_both_eras};
+pub use question::Question;
 pub use replay::{Replayed, journal, replay};
 #[doc(hidden)]
 pub use seal::Seal;

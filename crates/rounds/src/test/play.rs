@@ -1,9 +1,12 @@
 //! A call that is played to its end, in either era.
 
+use rmcp::ServerHandler;
 use serde_json::{Value, json};
 
-use super::client::{Client, Leg};
-use crate::shared::kind::Era;
+use super::{
+    client::{Client, Leg},
+    question::Question,
+};
 
 impl Client {
     /// Calls a tool and answers its questions with these answers, one after the other, until the call ends. The same
@@ -37,41 +40,63 @@ impl Client {
     /// connection without an answer.
     pub async fn play(&self, tool: &str, arguments: Value, answers: impl IntoIterator<Item = Value>) -> Played {
         let mut script = Script { answers: answers.into_iter().collect(), asked: Vec::new() };
-        let end = match self.era() {
-            Era::Modern => self.play_rounds(tool, arguments, &mut script).await,
-            Era::Legacy => self.play_pushes(tool, arguments, &mut script).await,
-        };
-        assert!(script.answers.is_empty(), "not asked: the call ended before {:?}", script.answers);
-        Played { asked: script.asked, end }
-    }
-
-    async fn play_rounds(&self, tool: &str, arguments: Value, script: &mut Script) -> Leg {
         let mut leg = self.call(tool, arguments).await;
-        while leg.response()["result"]["resultType"] == "input_required" {
+        while leg.is_asked() {
             let asked = leg.asked();
             let keys: Vec<_> = asked.keys().into_iter().map(str::to_owned).collect();
-            let retry = keys
-                .iter()
-                .fold(asked.retry(), |retry, key| retry.respond(key, script.answer(&asked.question(key)["params"])));
+            let answer = |script: &mut Script, key: &str| script.answer(asked.question(key).raw());
+            let retry = keys.iter().fold(asked.retry(), |retry, key| retry.respond(key, answer(&mut script, key)));
             leg = retry.send(self).await;
         }
-        leg
+        assert!(script.answers.is_empty(), "not asked: the call ended before {:?}", script.answers);
+        Played { asked: script.asked, end: leg }
     }
+}
 
-    async fn play_pushes(&self, tool: &str, arguments: Value, script: &mut Script) -> Leg {
-        let call = self.start("tools/call", json!({"name": tool, "arguments": arguments})).await;
-        let mut end = std::pin::pin!(call.finish());
-        loop {
-            let pushed = tokio::select! {
-                biased;
-                leg = &mut end => return leg,
-                pushed = self.pushed() => pushed,
-            };
-            let Some(pushed) = pushed else { return end.await };
-            let answer = script.answer(pushed.params());
-            pushed.answer(answer).await;
-        }
-    }
+/// [Plays](Client::play) a call twice, with a client of each era, and expects that both are asked the same questions and
+/// get the same result. Returns what the modern client saw.
+///
+/// ```
+/// # use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, tool, tool_handler, tool_router};
+/// # use rounds::{Ask, FlowError, Rounds, test::{accept, play_in_both_eras}};
+/// # use serde_json::json;
+/// # struct Files { tool_router: ToolRouter<Self> }
+/// # #[tool_router]
+/// # impl Files {
+/// #     #[tool] async fn empty(&self, ask: Ask) -> Result<String, FlowError> {
+/// #         Ok(if ask.confirm("Delete all?").await? { "Emptied." } else { "Kept." }.to_owned())
+/// #     }
+/// # }
+/// # #[tool_handler(router = self.tool_router)] impl ServerHandler for Files {}
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let server = Rounds::new(Files { tool_router: Files::tool_router() });
+/// let played = play_in_both_eras(&server, "empty", json!({}), [accept(json!({"confirm": true}))]).await;
+/// assert_eq!(played.text(), "Emptied.");
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// If the two clients are asked different questions or get different results, and as [`Client::play`] does.
+pub async fn play_in_both_eras<H: ServerHandler + Clone>(
+    server: &H,
+    tool: &str,
+    arguments: Value,
+    answers: impl IntoIterator<Item = Value>,
+) -> Played {
+    let answers: Vec<_> = answers.into_iter().collect();
+    let modern = Client::modern(server.clone()).await.play(tool, arguments.clone(), answers.clone()).await;
+    let legacy = Client::legacy(server.clone()).await.play(tool, arguments, answers).await;
+    let seen = |played: &Played| {
+        let forms = |asked: &Value| {
+            (asked["method"].clone(), asked["params"]["message"].clone(), asked["params"]["requestedSchema"].clone())
+        };
+        let end = played.end.response();
+        let result = ["content", "structuredContent", "isError"].map(|part| end["result"][part].clone());
+        (played.asked.iter().map(forms).collect::<Vec<_>>(), result, end["error"].clone())
+    };
+    assert_eq!(seen(&modern), seen(&legacy), "the modern client (left) and the legacy client (right) differ");
+    modern
 }
 
 /// The answers that are left, and what was asked.
@@ -97,16 +122,16 @@ pub struct Played {
 impl Played {
     /// The messages of the questions, in the order of asking.
     pub fn messages(&self) -> Vec<&str> {
-        self.asked.iter().map(|question| question["message"].as_str().unwrap_or_default()).collect()
+        self.asked.iter().map(|question| Question::new(question).message()).collect()
     }
 
-    /// The parameters of the question at this place, counted from zero.
+    /// The question at this place, counted from zero.
     ///
     /// # Panics
     ///
     /// If fewer were asked.
-    pub fn question(&self, place: usize) -> &Value {
-        &self.asked[place]
+    pub fn question(&self, place: usize) -> Question<'_> {
+        Question::new(&self.asked[place])
     }
 
     /// The last leg.

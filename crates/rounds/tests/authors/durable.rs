@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-struct Shop {
+pub(crate) struct Shop {
     tool_router: ToolRouter<Self>,
 }
 
@@ -26,7 +26,7 @@ async fn progresses(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError
     Ok("done".to_owned())
 }
 
-fn server() -> Rounds<Shop> {
+pub(crate) fn server() -> Rounds<Shop> {
     let router = ToolRouter::new().with_route(durable("can", "Looks", can));
     Rounds::new(Shop { tool_router: router.with_route(durable("progresses", "Tells", progresses)) })
 }

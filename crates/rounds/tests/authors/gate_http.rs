@@ -1,10 +1,8 @@
 //! The gate over real HTTP, in front of a server without questions.
 
 use rmcp::{
-    ServerHandler,
-    handler::server::router::tool::ToolRouter,
-    object, tool, tool_handler, tool_router,
-    transport::{StreamableHttpClientTransport, streamable_http_server::StreamableHttpServerConfig},
+    ServerHandler, handler::server::router::tool::ToolRouter, object, tool, tool_handler, tool_router,
+    transport::StreamableHttpClientTransport,
 };
 use rounds::{
     Rounds,
@@ -29,13 +27,9 @@ impl ServerHandler for Files {}
 
 #[tokio::test]
 async fn a_server_without_questions_is_confirmed_over_http_in_either_era() {
-    rounds_testkit::install_crypto();
     let files = Files { tool_router: Files::tool_router() };
     let server = Rounds::builder(files).confirm(Confirm::destructive()).build().unwrap();
-    let mcp = server.streamable_http(StreamableHttpServerConfig::default());
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, axum::Router::new().nest_service("/mcp", mcp)).await });
+    let address = crate::serve(&server).await;
     for legacy in [false, true] {
         for (answer, text) in [
             (UserAnswer::Form(object!({"confirm_call": true})), "deleted"),

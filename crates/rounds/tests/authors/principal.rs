@@ -16,7 +16,7 @@ use rounds::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-struct Bank {
+pub(crate) struct Bank {
     tool_router: ToolRouter<Self>,
 }
 
@@ -90,7 +90,7 @@ async fn durably(flow: Durable<Bank>, _: Nothing) -> Result<String, FlowError> {
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Bank {}
 
-fn bank() -> Bank {
+pub(crate) fn bank() -> Bank {
     let steps = Steps::<Bank, Nothing>::new("stepped", "Asks")
         .step("sure", async |at, ()| Ok(DeclaredQuestion::<Sure>::form(format!("{}: sure?", name(at.principal())))));
     let steps = steps.finish(async |at, _: (Sure,)| {
@@ -101,7 +101,7 @@ fn bank() -> Bank {
     Bank { tool_router: routes.into_iter().fold(Bank::tool_router(), ToolRouter::with_route) }
 }
 
-const SHAPES: [&str; 5] = ["linear", "guard", "declared", "durably", "stepped"];
+pub(crate) const SHAPES: [&str; 5] = ["linear", "guard", "declared", "durably", "stepped"];
 
 #[tokio::test]
 async fn every_shape_knows_the_caller_in_both_eras() {

@@ -18,7 +18,7 @@ async fn a_request_through_the_peer_is_a_question_of_a_round() {
     let asked = client.call("delete_all", json!({})).await.asked();
     assert_eq!(asked.keys(), ["sure"]);
     assert_eq!(
-        asked.question("sure"),
+        asked.question("sure").raw(),
         &json!({"method": "elicitation/create", "params": {
             "mode": "form", "message": "Delete everything?",
             "requestedSchema": {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"],
@@ -145,7 +145,7 @@ async fn a_page_a_model_and_roots_are_asked_for() {
     assert_eq!(model.question("sample")["params"].get("_meta"), None);
     let said = json!({"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m1"});
     let roots = model.retry().respond("sample", said).send(&client).await.asked();
-    assert_eq!(roots.question("roots"), &json!({"method": "roots/list"}));
+    assert_eq!(roots.question("roots").raw(), &json!({"method": "roots/list"}));
     let listed = json!({"roots": [{"uri": "file:///a"}]});
     assert_eq!(roots.retry().respond("roots", listed).send(&client).await.text(), "true m1 file:///a");
 }

@@ -108,7 +108,7 @@ async fn one_of_several_is_chosen_in_every_shape_and_both_eras() {
             let answers = [accept(json!({"branch": "old-ui"}))].into_iter().chain(sure(then));
             let played = client.play(tool, json!({}), answers).await;
             assert_eq!((played.messages()[0], &*played.text()), ("Which branch?", "old-ui"), "{tool}");
-            let offered = &played.question(0)["requestedSchema"]["properties"]["branch"];
+            let offered = &played.question(0).schema()["properties"]["branch"];
             assert_eq!(offered["enum"], json!(["main", "fix-login", "old-ui"]), "{tool}: {offered}");
         }
     }
@@ -145,7 +145,7 @@ async fn several_are_chosen_by_their_titles() {
     for client in clients(&server).await {
         let played = client.play("several", json!({}), [accept(json!({"choice": ["main", "old-ui"]}))]).await;
         assert_eq!(played.text(), "main and old-ui");
-        let items = &played.question(0)["requestedSchema"]["properties"]["choice"]["items"]["anyOf"];
+        let items = &played.question(0).schema()["properties"]["choice"]["items"]["anyOf"];
         assert_eq!(items[1], json!({"const": "fix-login", "title": "The branch fix-login"}));
     }
 }
