@@ -54,7 +54,8 @@ async fn deploy(flow: Durable<Deploy>, Deployment { env }: Deployment) -> Result
         return Ok(format!("deployment to {env} cancelled"));
     }
     flow.once("deploy", async |server, key| server.start(&env, key).await).await?;
-    Ok(format!("deployed to {env}"))
+    let user = flow.principal().ok_or(FlowError::NoPrincipal)?; // the same on every leg
+    Ok(format!("deployed to {env}, as {} said", user.as_str()))
 }
 
 /// Users by their bearer tokens. A real server asks its identity provider instead.

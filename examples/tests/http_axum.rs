@@ -107,7 +107,7 @@ async fn a_flow_belongs_to_the_user_who_began_it() {
     let asked = deploy(&alice).await;
     assert!(matches!(asked.send(&bob).await, Err(SendError::StateRefused(_))));
     for _ in ["the answer", "its retry"] {
-        assert_eq!(text(asked.send(&alice).await).await, "deployed to prod");
+        assert_eq!(text(asked.send(&alice).await).await, "deployed to prod, as alice said");
     }
     let effect = timeout(LONG, server.log.next_line()).await.unwrap().unwrap().unwrap();
     assert!(effect.starts_with("deploying to prod, idempotency key "), "{effect}");
@@ -128,5 +128,5 @@ async fn a_question_is_answered_after_a_deploy_of_the_server() {
     let asked = deploy(&old.client("secret-1").await).await;
     old.terminate().await;
     let new = Server::start("restart").await;
-    assert_eq!(text(asked.send(&new.client("secret-1").await).await).await, "deployed to prod");
+    assert_eq!(text(asked.send(&new.client("secret-1").await).await).await, "deployed to prod, as alice said");
 }

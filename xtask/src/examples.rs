@@ -18,6 +18,8 @@ const RUNS: &[(&str, &str)] = &[
     ("client_modern_only", "client_modern_only"),
     ("client_manual", "client_manual"),
     ("durable_restart", "durable_restart"),
+    ("unmodified", "unmodified"),
+    ("task", "task"),
     ("deploy_client --stdio", "deploy_client"),
     ("deploy_client --http", "deploy_client"),
     ("deploy_client --stdio --server deploy_lowlevel", "deploy_client"),
