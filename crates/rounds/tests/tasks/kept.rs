@@ -344,3 +344,16 @@ async fn a_first_leg_that_is_sent_again_with_its_idempotency_key_gets_the_same_t
     fleet.there.until(one.task_id().unwrap(), "input_required").await;
     assert_eq!(fleet.here.effects(), 1);
 }
+
+#[tokio::test]
+async fn a_run_that_is_there_is_not_lost_because_its_store_was_away() {
+    let fleet = Fleet::new().await;
+    let id = fleet.here.begin("slow").await;
+    fleet.here.server.handler().begun.notified().await;
+    fleet.lose();
+    fleet.ledger.cut.store(false, Ordering::Relaxed);
+    assert_eq!(fleet.here.get(&id).await["status"], "working", "its own process knows better");
+    assert_eq!(fleet.there.get(&id).await["status"], "working", "and has said so");
+    fleet.here.server.handler().done.notify_one();
+    assert_eq!(text_of(&fleet.there.until(&id, "completed").await), "done");
+}

@@ -23,10 +23,9 @@ use crate::{
     },
 };
 
-/// How often a task is to be polled at first, and at most how much later while a leg runs and while a person is awaited.
-const POLL: Duration = Duration::from_millis(500);
-const POLL_WORKING: Duration = Duration::from_secs(5);
-const POLL_ASKING: Duration = Duration::from_secs(30);
+/// How often a task is to be polled at first and at last: while a leg runs, and while a person is awaited.
+const POLL_WORKING: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const POLL_ASKING: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Everything that is kept of a task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -168,6 +167,12 @@ impl Record {
     /// Whether there is something to be done for it: its run is lost, or its questions were not answered in time.
     pub(super) fn needs_care(&self, now: Timestamp) -> bool {
         self.is_late(now) || self.due().is_some_and(|due| due <= now)
+    }
+
+    /// Extends the lease of a run that is known to be there, although it could not renew it in time.
+    pub(super) fn is_still_run_by(&mut self, live: Holder, until: Timestamp) -> bool {
+        let run = self.run.as_mut().filter(|run| run.holder == live);
+        run.map(|run| run.until = until).is_some()
     }
 
     /// Does that: this run takes its leg over, or it ends. Gives the leg to play, if there is one.
@@ -321,12 +326,12 @@ impl Record {
 
     /// A tenth of the time since it changed last. There is nothing to poll for in a task that has ended.
     fn poll_interval(&self, now: Timestamp) -> Option<Duration> {
-        let most = match self.stage {
+        let (least, most) = match self.stage {
             Stage::Working(_) => POLL_WORKING,
             Stage::Asking(_) => POLL_ASKING,
             _ => return None,
         };
-        Some((now.since(self.changed) / 10).clamp(POLL, most))
+        Some((now.since(self.changed) / 10).clamp(least, most))
     }
 
     fn payload(&self) -> TaskPayload {

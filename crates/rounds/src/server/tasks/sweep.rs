@@ -37,8 +37,15 @@ impl<H: ServerHandler> Player<H> {
             self.tasks.change(&self.core, key, |record| record.is_late(now).then(|| record.expire(now, keep))).await?;
             return Ok(());
         };
+        let live = self.tasks.runs.find(key).map(|live| live.holder);
         let cared = self.tasks.change(&self.core, key, |record| {
-            let leg = record.needs_care(now).then(|| record.care(lease.clone(), now, keep))?;
+            if !record.needs_care(now) {
+                return None;
+            }
+            if live.is_some_and(|live| record.is_still_run_by(live, lease.until)) {
+                return Some((None, record.clone()));
+            }
+            let leg = record.care(lease.clone(), now, keep);
             Some((leg, record.clone()))
         });
         if let Some((Some(leg), record)) = cared.await? {
