@@ -206,7 +206,8 @@ impl AskedQuestion {
         let came = Came::of_json(json).map_err(bad)?;
         came.check_size().map_err(|what| BadServer::AsksTooMuch { what })?;
         let origin = Origin { name: None, version: None, address: None };
-        let context = Context { origin, expires_at: None, received_at: Timestamp::from_millis(0), pushed: false };
+        let context =
+            Context { origin, expires_at: None, received_at: Timestamp::from_millis(0), pushed: false, of_task: false };
         Self::read(key.clone(), came, Arc::new(context), None).map_err(bad)
     }
 
