@@ -10,6 +10,7 @@ use rmcp::{
 };
 use rounds::{
     Era, Rounds,
+    tasks::Tasks,
     test::{Asked, Client, Events, InFlight, Leg, Retry},
 };
 use serde_json::{Value, json};
@@ -39,6 +40,7 @@ pub(crate) async fn tell(paint: Paint) -> Result<String, Failure> {
     automatic_loop(&mut story).await?;
     manual_loop(&mut story).await?;
     every_shape(&mut story).await?;
+    as_a_task(&mut story).await?;
     next_command(&mut story, began);
     Ok(story.text)
 }
@@ -143,8 +145,43 @@ async fn every_shape(story: &mut Story) -> Result<(), Failure> {
     Ok(())
 }
 
+async fn as_a_task(story: &mut Story) -> Result<(), Failure> {
+    story.heading("4  The same handler as a task: the client has a handle, and polls it");
+    let events = Events::new();
+    let server = gallery::rounds().tasks(Tasks::at_once()).observe(events.clone()).build()?;
+    let declared = json!({"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let client = Client::modern(server).await.declaring(declared);
+    let created = client.request("tools/call", json!({"name": "deploy", "arguments": env()})).await;
+    let id = plain(&created.result()["taskId"]).to_owned();
+    story.client("tools/call deploy, from a client that can poll");
+    story.server(&format!("task {}...", id.chars().take(16).collect::<String>()));
+    let asks = polled(&client, &id, "input_required").await;
+    for (key, request) in asks["inputRequests"].as_object().into_iter().flatten() {
+        story.say("", &format!("input_required: {key} asks {}", request["params"]["message"]));
+        let answer = json!({"taskId": id, "inputResponses": {key: yes()}});
+        let updated = client.request("tasks/update", answer).await;
+        story.client(&format!("tasks/update {key}: {}", yes()));
+        story.server(plain(&updated.result()["resultType"]));
+    }
+    let done = polled(&client, &id, "completed").await;
+    story.server(&format!("completed: {}", done["result"]["content"]));
+    story.aside(&format!("handler runs: {}; no request was open while a person thought", events.runs("deploy")));
+    Ok(())
+}
+
+/// The task, once it has this status or has ended.
+async fn polled(client: &Client, id: &str, status: &str) -> Value {
+    loop {
+        let task = client.request("tasks/get", json!({"taskId": id})).await.result().clone();
+        if task["status"] != "working" && (task["status"] == status || task["status"] != "input_required") {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 fn next_command(story: &mut Story, began: Instant) {
-    story.heading("4  Next: talk to it yourself");
+    story.heading("5  Next: talk to it yourself");
     let program = std::env::args().next().unwrap_or_else(|| "rounds".to_owned());
     story.line(&story.paint.bold(&format!("{program} serve --http 127.0.0.1:8000")));
     story.line(&story.paint.dim("and from another terminal, to answer its question:"));

@@ -19,6 +19,9 @@ async fn the_tour_needs_no_argument_and_shows_a_call_a_forgery_and_the_way_on() 
         r#"data      {"reason":"invalid_request_state"}"#,
         "log     Tampered: the state was changed after it was sealed",
         "legs: 3, handler runs: 1",
+        "server  task rounds.",
+        r#"        input_required: confirm.1 asks "Deploy to prod?""#,
+        r#"server  completed: [{"text":"deployed to prod","type":"text"}]"#,
         "serve --http 127.0.0.1:8000",
     ] {
         assert!(tour.contains(line), "{line} is not in\n{tour}");
@@ -72,7 +75,7 @@ async fn the_footguns_are_marked_and_named_and_nothing_else_is() {
 async fn the_tour_fits_a_terminal_and_has_no_colour_in_a_pipe() {
     let tour = run(&[]).await.printed();
     assert!(!tour.contains('\x1b'), "{tour}");
-    assert!(tour.lines().count() <= 62, "{} lines", tour.lines().count());
+    assert!(tour.lines().count() <= 72, "{} lines", tour.lines().count());
     for line in tour.lines().filter(|line| !line.contains(env!("CARGO_BIN_EXE_rounds"))) {
         assert!(line.chars().count() <= 80, "{line}");
         assert_eq!(line, line.trim_end());
