@@ -277,7 +277,7 @@ async fn interrupted_at(connection: &Connection, answering: &Answering) -> Halt 
         Who::Nobody(_) => false,
     };
     if !cancels {
-        let id = clean::short(pending.task_id().unwrap_or_default(), 80).to_string();
+        let id = clean::short(pending.task_id().unwrap_or_default(), 80);
         return Halt { pending: Some(pending), ..Failure::LeftRunning(id).into() };
     }
     match pending.cancel_task(&connection.client).await {
