@@ -22,14 +22,13 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     handler::server::router::{prompt::PromptRouter, tool::ToolRouter},
     model::{
-        CancelTaskParams, CompleteRequestParams, CompleteResult, CompletionInfo, GetTaskParams, GetTaskResult,
-        Implementation, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+        CompleteRequestParams, CompleteResult, CompletionInfo, Implementation, ListResourceTemplatesResult,
+        ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+        ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+        UnsubscribeRequestParams,
     },
     prompt_handler,
     service::{RequestContext, SubscriptionContext},
-    task_manager::TaskManager,
     tool_handler,
     transport::streamable_http_server::StreamableHttpServerConfig,
 };
@@ -42,7 +41,7 @@ use crate::changes::Changes;
 /// Serves on a free port until it is killed. The first line on stderr names the port.
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    let server = Rounds::new(Conformance::new());
+    let server = tasks::configured(Rounds::builder(Conformance::new())).build().map_err(io::Error::other)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mcp = Endpoint::new(&server, StreamableHttpServerConfig::default());
     writeln!(io::stderr(), "listening on http://{}/mcp", listener.local_addr()?)?;
@@ -53,7 +52,6 @@ async fn main() -> io::Result<()> {
 struct Conformance {
     tool_router: ToolRouter<Self>,
     prompt_router: PromptRouter<Self>,
-    tasks: TaskManager,
     changes: Changes,
 }
 
@@ -68,7 +66,6 @@ impl Conformance {
                 + Self::change_tools()
                 + Self::task_tools(),
             prompt_router: Self::prompt_router(),
-            tasks: TaskManager::new(),
             changes: Changes::default(),
         }
     }
@@ -86,7 +83,6 @@ impl ServerHandler for Conformance {
             .enable_resources()
             .enable_resources_subscribe()
             .enable_completions()
-            .enable_tasks()
             .enable_logging();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("rounds-conformance", env!("CARGO_PKG_VERSION")))
@@ -156,29 +152,5 @@ impl ServerHandler for Conformance {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         self.changes.tell(&context).await;
         Ok(())
-    }
-
-    async fn get_task(
-        &self,
-        request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        Ok(GetTaskResult::new(self.tasks.get_task(&request.task_id)?))
-    }
-
-    async fn update_task(
-        &self,
-        request: UpdateTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.tasks.update_task(&request.task_id, request.input_responses)
-    }
-
-    async fn cancel_task(
-        &self,
-        request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.tasks.cancel_task(&request.task_id)
     }
 }

@@ -1,25 +1,30 @@
-//! The tools of the tasks extension. Questions of a task go through `tasks/get` and `tasks/update`, which rmcp
-//! implements; questions before a task exists are a round.
+//! The tools of the tasks extension: ordinary handlers, which know nothing of tasks but that some refuse clients without them.
 
 use std::time::Duration;
 
 use rmcp::{
     ErrorData, RoleServer,
     handler::server::wrapper::Parameters,
-    model::{
-        CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock, CreateTaskResult, ElicitRequest,
-        ElicitRequestParams, ElicitationSchema, InputRequest,
-    },
+    model::{CallToolResponse, ClientCapabilities},
     schemars,
     service::RequestContext,
-    task_manager::{TaskContext, TaskExit, TaskFuture, TaskOptions},
     tool, tool_router,
 };
-use rounds::{FlowError, Given, Round, text};
+use rounds::{Ask, FlowError, Given, Round, RoundsBuilder, tasks::Tasks, text};
 use serde::Deserialize;
 use tokio::time::sleep;
 
 use crate::{Conformance, asking::Named};
+
+/// When each tool becomes a task.
+pub(crate) fn configured(server: RoundsBuilder<Conformance>) -> RoundsBuilder<Conformance> {
+    let at_once = ["slow_compute", "failing_job", "protocol_error_job", "confirm_delete", "multi_input"];
+    let server = at_once.into_iter().fold(server, |server, tool| server.tasks_for(tool, Tasks::at_once()));
+    // It asks in a round, which is quick, and then works for longer.
+    server.tasks_for("test_tool_with_task", Tasks::after(WORK / 4))
+}
+
+const WORK: Duration = Duration::from_millis(400);
 
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Work {
@@ -36,6 +41,11 @@ struct File {
     filename: String,
 }
 
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
+struct Sure {
+    confirm: bool,
+}
+
 #[tool_router(router = task_tools, vis = "pub(crate)")]
 impl Conformance {
     #[tool(description = "Greets, at once")]
@@ -48,62 +58,45 @@ impl Conformance {
         &self,
         Parameters(Work { seconds, label }): Parameters<Work>,
         context: RequestContext<RoleServer>,
-    ) -> CallToolResponse {
-        let done = format!("Computed {label}.");
-        if !takes_tasks(&context) {
-            sleep(Duration::from_secs(seconds)).await;
-            return text(done);
+    ) -> Result<String, ErrorData> {
+        tokio::select! {
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("It was cancelled.", None)),
+            () = sleep(Duration::from_secs(seconds)) => Ok(format!("Computed {label}.")),
         }
-        self.task(move |task| {
-            Box::pin(async move {
-                tokio::select! {
-                    () = task.cancelled() => Err(TaskExit::Cancelled),
-                    () = sleep(Duration::from_secs(seconds)) => Ok(success(done)),
-                }
-            })
-        })
     }
 
     #[tool(description = "Fails, as a task")]
-    async fn failing_job(&self, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn failing_job(&self, context: RequestContext<RoleServer>) -> Result<String, FlowError> {
         needs_tasks(&context)?;
-        Ok(self.task(|_| Box::pin(async { Ok(CallToolResult::error(vec![ContentBlock::text("It failed.")])) })))
+        Err(FlowError::failed("It failed."))
     }
 
     #[tool(description = "Breaks, as a task")]
-    async fn protocol_error_job(&self, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn protocol_error_job(&self, context: RequestContext<RoleServer>) -> Result<String, ErrorData> {
         needs_tasks(&context)?;
-        let broken = || TaskExit::Error(ErrorData::internal_error("It broke.", None));
-        Ok(self.task(move |_| Box::pin(async move { Err(broken()) })))
+        Err(ErrorData::internal_error("It broke.", None))
     }
 
     #[tool(description = "Deletes nothing, after a task has asked")]
     async fn confirm_delete(
         &self,
         Parameters(File { filename }): Parameters<File>,
+        ask: Ask,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Result<String, FlowError> {
         needs_tasks(&context)?;
-        Ok(self.task(move |task| {
-            Box::pin(async move {
-                let answer = task.request_input("confirm", confirmation(&format!("Delete {filename}?"))?).await?;
-                Ok(success(format!("{filename}: {answer}")))
-            })
-        }))
+        let answer = ask.confirm(format!("Delete {filename}?")).await?;
+        Ok(format!("{filename}: {answer}"))
     }
 
     #[tool(description = "Asks for two things at once, as a task")]
-    async fn multi_input(&self, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn multi_input(&self, ask: Ask, context: RequestContext<RoleServer>) -> Result<String, FlowError> {
         needs_tasks(&context)?;
-        Ok(self.task(|task| {
-            Box::pin(async move {
-                let (first, second) = tokio::try_join!(
-                    task.request_input("first", confirmation("The first?")?),
-                    task.request_input("second", confirmation("The second?")?),
-                )?;
-                Ok(success(format!("{first} and {second}")))
-            })
-        }))
+        let (first, second) = tokio::join!(
+            ask.form::<Sure>("The first?").key("first").into_future(),
+            ask.form::<Sure>("The second?").key("second").into_future(),
+        );
+        Ok(format!("{} and {}", first?.confirm, second?.confirm))
     }
 
     #[tool(description = "Asks in a round, and goes on as a task")]
@@ -115,7 +108,8 @@ impl Conformance {
         needs_tasks(&context)?;
         match round.given::<Named>("user_name") {
             Given::Accepted(Named { name }) => {
-                Ok(self.task(move |_| Box::pin(async move { Ok(success(format!("Hello, {name}!"))) })))
+                sleep(WORK).await;
+                Ok(text(format!("Hello, {name}!")))
             }
             Given::Declined | Given::Cancelled => Ok(text("Hello, stranger!")),
             Given::Missing | Given::Invalid(_) => round.ask_form::<Named>("user_name", "What is your name?"),
@@ -123,33 +117,10 @@ impl Conformance {
     }
 }
 
-impl Conformance {
-    fn task(&self, work: impl FnOnce(TaskContext) -> TaskFuture) -> CallToolResponse {
-        CreateTaskResult::new(self.tasks.spawn(TaskOptions::new().with_poll_interval_ms(50), work)).into()
-    }
-}
-
-fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
-}
-
 fn needs_tasks(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
-    if takes_tasks(context) {
+    if context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks()) {
         return Ok(());
     }
     let required = ClientCapabilities::builder().enable_tasks().build();
     Err(ErrorData::missing_required_client_capability(required))
-}
-
-fn confirmation(message: &str) -> Result<InputRequest, ErrorData> {
-    let schema = ElicitationSchema::builder().required_bool("confirm").build();
-    Ok(InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message: message.to_owned(),
-        requested_schema: schema.map_err(|error| ErrorData::internal_error(error, None))?,
-    })))
-}
-
-fn success(words: String) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(words)])
 }
