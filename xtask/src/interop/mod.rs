@@ -29,13 +29,14 @@ use crate::step::Step;
 
 /// Each walk through the gallery: the client, the era, the transport and the script. A further pairing is a further
 /// entry.
-const WALKS: [(Peer, Era, Transport, &str); 17] = [
+const WALKS: [(Peer, Era, Transport, &str); 18] = [
     (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/byhand.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/byhand.mjs"),
     (Peer::TypeScript, Era::Legacy, Transport::Http, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Legacy, Transport::Stdio, "typescript/modern.mjs"),
+    (Peer::ExtTasks, Era::Modern, Transport::Http, "typescript/tasks.mjs"),
     (Peer::TypeScriptLegacy, Era::Legacy, Transport::Http, "typescript/legacy.mjs"),
     (Peer::TypeScriptLegacy, Era::Legacy, Transport::Stdio, "typescript/legacy.mjs"),
     (Peer::Python, Era::Modern, Transport::Http, "python/modern.py"),
@@ -68,8 +69,8 @@ const WARRANTS: [(Peer, &str, &str); 2] = [
 const LOWLEVEL: [(Peer, &str); 3] =
     [(Peer::TypeScript, "typescript/theirs.mjs"), (Peer::Python, "python/theirs.py"), (Peer::Rmcp, "walk")];
 
-/// Far longer than a peer takes, which is a few seconds.
-const LIMIT: Duration = Duration::from_secs(90);
+/// Far longer than a peer takes, which is a few seconds, or a minute if it polls.
+const LIMIT: Duration = Duration::from_secs(240);
 
 type Work = Box<dyn Fn(&Interop) -> Result<(), String>>;
 
@@ -179,7 +180,8 @@ impl Interop {
     /// Lets a client walk through the gallery, at a new server, so that the counters start at zero.
     fn walk(&self, peer: Peer, era: Era, transport: Transport, script: &str) -> Result<(), String> {
         let mut server = Command::new(self.built.join("rounds"));
-        server.arg("serve").args(match transport {
+        // Only clients that declare the extension get tasks.
+        server.args(["serve", "--tasks-after", "0s"]).args(match transport {
             Transport::Http => &["--http", "127.0.0.1:0"][..],
             Transport::Stdio => &["--stdio"],
         });

@@ -9,6 +9,8 @@ pub(super) enum Peer {
     Suite,
     TypeScript,
     TypeScriptLegacy,
+    /// The TypeScript package of the extension for tasks.
+    ExtTasks,
     Python,
     PythonLegacy,
     Mcpdo,
@@ -41,6 +43,7 @@ impl Peer {
             (Self::Suite, _) => "the conformance suite",
             (Self::TypeScript | Self::TypeScriptLegacy, Side::Client) => "the TypeScript SDK's client",
             (Self::TypeScript | Self::TypeScriptLegacy, Side::Server) => "the TypeScript SDK's server",
+            (Self::ExtTasks, _) => "the TypeScript task client",
             (Self::Python | Self::PythonLegacy, Side::Client) => "the Python SDK's client",
             (Self::Python | Self::PythonLegacy, Side::Server) => "the Python SDK's server",
             (Self::Mcpdo, _) => "mcpdo, of the Inspector",
@@ -63,6 +66,7 @@ impl Peer {
             Self::Suite => interop.npm.version("@modelcontextprotocol/conformance"),
             Self::TypeScript => interop.npm.version("@modelcontextprotocol/client"),
             Self::TypeScriptLegacy => interop.npm.version("sdk-legacy"),
+            Self::ExtTasks => interop.npm.version("@modelcontextprotocol/ext-tasks"),
             Self::Mcpdo => interop.npm.version("@modelcontextprotocol/inspector"),
             Self::Python => interop.venvs()[0].version("mcp"),
             Self::Rmcp => locked(&interop.folder.join("../Cargo.lock"), "rmcp"),
@@ -74,7 +78,9 @@ impl Peer {
     pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
         let [modern, legacy] = interop.venvs();
         let mut command = match self {
-            Self::Suite | Self::TypeScript | Self::TypeScriptLegacy | Self::Mcpdo => interop.npm.node(),
+            Self::Suite | Self::TypeScript | Self::TypeScriptLegacy | Self::ExtTasks | Self::Mcpdo => {
+                interop.npm.node()
+            }
             Self::Python => modern.python(),
             Self::PythonLegacy => legacy.python(),
             Self::Rmcp => return Command::new(interop.built.join(script)),
