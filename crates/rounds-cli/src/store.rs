@@ -47,10 +47,12 @@ impl StoreUrl {
         options: &StoreOptions,
     ) -> Result<RoundsBuilder<Gallery>, Failure> {
         let wait = options.store_wait.unwrap_or(Duration::MAX);
-        until_there(wait, is_away, async || match self {
-            Self::Sqlite(file) => join_sqlite(file, options).await,
-            Self::Postgres(url) => join_postgres(url, instance, options).await,
-            Self::Redis(url) => join_redis(url, prefix, instance, options).await,
+        until_there(wait, is_away, || async move {
+            match self {
+                Self::Sqlite(file) => join_sqlite(file, options).await,
+                Self::Postgres(url) => join_postgres(url, instance, options).await,
+                Self::Redis(url) => join_redis(url, prefix, instance, options).await,
+            }
         })
         .await
     }

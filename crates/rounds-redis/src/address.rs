@@ -43,7 +43,7 @@ impl RedisAddress {
 /// Where Redis is.
 #[derive(Clone)]
 pub(crate) enum Address {
-    At(Client),
+    At(Box<Client>),
     Sentinels(Arc<Sentinels>),
 }
 
@@ -68,7 +68,7 @@ impl Address {
         if let Some(rest) = url.strip_prefix(SENTINEL_WITH_TLS) {
             return Sentinels::parse(rest, true, tls).map(Self::sentinels);
         }
-        Ok(Self::At(tls.client(url.into_connection_info()?)?))
+        Ok(Self::At(Box::new(tls.client(url.into_connection_info()?)?)))
     }
 
     fn sentinels(sentinels: Sentinels) -> Self {
@@ -78,7 +78,7 @@ impl Address {
     /// A client for the Redis that is the primary now. Sentinels are asked one after the other, each within this time.
     pub(crate) async fn client(&self, timeout: Duration) -> Result<Client, RedisError> {
         match self {
-            Self::At(client) => Ok(client.clone()),
+            Self::At(client) => Ok((**client).clone()),
             Self::Sentinels(sentinels) => sentinels.primary(timeout).await,
         }
     }

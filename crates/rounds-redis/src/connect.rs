@@ -114,7 +114,7 @@ impl RedisLedgerBuilder {
     /// a cluster, does not permit a step, or is configured to evict keys. The token of an evicted claim could be used
     /// again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
-        until_there(self.wait, ConnectError::is_away, async || self.try_connect().await).await
+        until_there(self.wait, ConnectError::is_away, || self.try_connect()).await
     }
 
     async fn try_connect(&self) -> Result<RedisLedger, ConnectError> {

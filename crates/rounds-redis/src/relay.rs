@@ -202,7 +202,7 @@ impl RedisRelayBuilder {
     /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, a sentinel or a node of
     /// a cluster, or does not permit to publish and to subscribe.
     pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
-        until_there(self.wait, ConnectError::is_away, async || self.try_connect().await).await
+        until_there(self.wait, ConnectError::is_away, || self.try_connect()).await
     }
 
     async fn try_connect(&self) -> Result<RedisRelay, ConnectError> {

@@ -22,7 +22,7 @@ const RIGHTS: &str = "resetkeys ~rounds:* resetchannels &rounds:* -@all +evalsha
                       +pexpireat +pexpiretime +time +publish +subscribe +unsubscribe +pubsub|numsub +info +ping +scan";
 
 fn sentence(error: &(dyn Error + 'static)) -> String {
-    let sources = std::iter::successors(Some(error), |error| error.source());
+    let sources = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 

@@ -25,11 +25,12 @@ async fn a_call_that_waits_is_answered_while_its_server_drains_and_then_the_serv
     let health = stage.server.health();
     health.ready().await.unwrap();
 
+    let waiting = stage.clock.sleepers();
     let drained = tokio::spawn({
         let health = health.clone();
         async move { health.drain(Duration::from_secs(30)).await }
     });
-    in_time(stage.clock.until_asleep(1)).await;
+    in_time(stage.clock.until_asleep(waiting + 1)).await;
     assert!(health.is_draining());
     assert!(matches!(health.ready().await, Err(NotReady::Draining)));
     assert!(asks_for_a_retry(&client.call("weather", json!({})).await), "it does not start");

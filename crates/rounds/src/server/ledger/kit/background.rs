@@ -56,10 +56,10 @@ pub async fn until_changed<F: Future<Output = bool>>(waiter: Waiter, is_running:
 /// # Errors
 ///
 /// The latest error, when the time is over, or at once if the error does not mean that the store is away.
-pub async fn until_there<T, E: std::error::Error + 'static>(
+pub async fn until_there<T, E: std::error::Error + 'static, F: Future<Output = Result<T, E>>>(
     within: Duration,
     is_away: impl Fn(&E) -> bool,
-    mut open: impl AsyncFnMut() -> Result<T, E>,
+    mut open: impl FnMut() -> F,
 ) -> Result<T, E> {
     const PAUSE: Duration = Duration::from_millis(500);
     const LINES: Duration = Duration::from_secs(10);
@@ -395,20 +395,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_is_away_is_waited_for_and_one_that_refuses_is_not() {
-        let mut attempts = 0;
-        let open = async |attempts: &mut u32, away: u32| {
-            *attempts += 1;
-            let unavailable = |why: &str| LedgerError::Unavailable(why.into());
-            if *attempts > away { Ok(()) } else { Err(unavailable("away")) }
+        let (hour, attempts) = (Duration::from_secs(3600), std::cell::Cell::new(0));
+        let open = |away: u32| {
+            attempts.set(attempts.get() + 1);
+            let outcome = if attempts.get() > away { Ok(()) } else { Err(LedgerError::Unavailable("away".into())) };
+            std::future::ready(outcome)
         };
-        let hour = Duration::from_secs(3600);
-        until_there(hour, |_| true, async || open(&mut attempts, 10).await).await.unwrap();
-        assert_eq!(attempts, 11);
+        until_there(hour, |_| true, || open(10)).await.unwrap();
+        assert_eq!(attempts.get(), 11);
         let began = Instant::now();
-        assert!(until_there(hour, |_| true, async || open(&mut 0, u32::MAX).await).await.is_err());
+        assert!(until_there(hour, |_| true, || open(u32::MAX)).await.is_err());
         assert!(began.elapsed() >= hour);
         let began = Instant::now();
-        assert!(until_there(hour, |_| false, async || open(&mut 0, u32::MAX).await).await.is_err());
+        assert!(until_there(hour, |_| false, || open(u32::MAX)).await.is_err());
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
 
