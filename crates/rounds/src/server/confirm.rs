@@ -44,13 +44,13 @@ use crate::shared::escape::Escaped;
 /// its list of tools. The tool's handler must not ask under the key `confirm_call` itself.
 #[derive(Clone)]
 pub struct Confirm {
-    applies: Arc<Rule>,
-    message: Option<Arc<Message>>,
+    applies: Arc<AppliesTo>,
+    message: Option<Arc<Wording>>,
     runs_unasked: bool,
 }
 
-type Rule = dyn Fn(&Tool, &JsonObject) -> bool + Send + Sync;
-type Message = dyn Fn(&Tool, &JsonObject) -> String + Send + Sync;
+type AppliesTo = dyn Fn(&Tool, &JsonObject) -> bool + Send + Sync;
+type Wording = dyn Fn(&Tool, &JsonObject) -> String + Send + Sync;
 
 /// The key of the question, and the name of its field.
 const KEY: &str = "confirm_call";

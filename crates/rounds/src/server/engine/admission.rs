@@ -38,7 +38,7 @@ pub(crate) async fn admit<X: Exchange, H: ServerHandler>(
 /// Whether this run of the handler has to be admitted. That of a durable flow that replays was admitted when it ran for
 /// the first time.
 pub(crate) fn is_admitted_first<X: Exchange>(view: &View) -> bool {
-    X::METHOD == Method::Tool && view.frame.core.admission.is_some() && view.frame.journal.get().is_none()
+    X::METHOD == Method::Tool && view.frame.core.admission.is_some() && view.frame.journal().is_none()
 }
 
 /// The tool of this name, as the server describes it: by its name, or else in the list of all. A tool that the server

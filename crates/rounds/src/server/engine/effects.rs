@@ -27,12 +27,12 @@ use crate::server::{
 pub(crate) struct Effects {
     known: Mutex<Known>,
     /// The round that this leg answers; none on the first leg, of which no other leg will ever know.
-    answered: Option<Answered>,
+    answered: Option<AnsweredRound>,
 }
 
 /// The round that a leg answers, with the fence of its claim.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRound {
     pub(crate) span: Span,
     pub(crate) fence: Fence,
 }
@@ -101,7 +101,7 @@ impl Known {
 }
 
 impl Effects {
-    pub(crate) fn of(values: Vec<(String, String)>, answered: Answered) -> Self {
+    pub(crate) fn of(values: Vec<(String, String)>, answered: AnsweredRound) -> Self {
         let mut known = Known::default();
         for (name, value) in values {
             match Attempt::read(&value) {
@@ -305,7 +305,7 @@ impl View {
         let (id, answers, lease) = (self.once_id(name), self.once_digest(name), core.limits.lease);
         let request = ClaimRequest { answers, keep, lease, orphan: OwnerLost::Free };
         self.frame.onces.known().claimed.push((name.to_owned(), id));
-        let Answered { span, fence } = answered;
+        let AnsweredRound { span, fence } = answered;
         let round = OwnRound { id: self.round.claim(), fence, expires_at: span.expires_at };
         match claim::acquire(core, id, request, None, None, Some(round), || ()).await? {
             Acquired::Held(claim, _) => Ok(Turn::Run(Some(claim))),
@@ -426,9 +426,9 @@ mod tests {
     use super::*;
     use crate::shared::clock::Timestamp;
 
-    const ANSWERED: Answered = {
+    const ANSWERED: AnsweredRound = {
         let then = Timestamp::from_millis(1_800_000_000_000);
-        Answered { span: Span { issued_at: then, expires_at: then, deadline: then }, fence: 1 }
+        AnsweredRound { span: Span { issued_at: then, expires_at: then, deadline: then }, fence: 1 }
     };
 
     fn resumed(onces: &[(&str, &str)]) -> Effects {

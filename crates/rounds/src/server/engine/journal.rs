@@ -35,7 +35,7 @@ use crate::{
 pub(crate) struct Journal {
     /// What the handler had been through before this leg. It lies beside the lock, so that it can be looked at without a copy.
     past: Arc<Vec<Entry>>,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
     /// When this leg came.
     now: Timestamp,
     /// How many entries there may be.
@@ -54,7 +54,7 @@ pub(crate) struct Journal {
     texts: Option<Arc<RecentTexts>>,
 }
 
-struct State {
+struct JournalState {
     /// What it has been through on this leg.
     since: Vec<Entry>,
     /// The next entry to be met.
@@ -79,7 +79,7 @@ struct State {
     unrecorded: Option<(String, String)>,
 }
 
-impl State {
+impl JournalState {
     /// What the handler has to come to before anything else happens: what it asked in the round that this leg answers.
     fn awaited(&self) -> Option<String> {
         match self.open.first() {
@@ -150,7 +150,7 @@ impl Journal {
             let raw = sent.remove(key)?;
             Some((key.clone(), Received::read(*kind, Cow::Owned(raw))))
         });
-        let state = State {
+        let state = JournalState {
             at: 0,
             arrived: arrived.collect(),
             passed: asked.is_empty(),
@@ -209,11 +209,11 @@ impl Journal {
         journal
     }
 
-    fn entry<'a>(&'a self, state: &'a State, place: usize) -> Option<&'a Entry> {
+    fn entry<'a>(&'a self, state: &'a JournalState, place: usize) -> Option<&'a Entry> {
         self.past.get(place).or_else(|| state.since.get(place.checked_sub(self.past.len())?))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JournalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -482,7 +482,7 @@ impl<'a> Operation<'a> {
             return Err(self.unrecorded(&entry, FlowError::EntryTooLarge { what: entry.to_string(), bytes, limit }));
         }
         let mut state = self.journal.state();
-        let State { since, at, group, .. } = &mut *state;
+        let JournalState { since, at, group, .. } = &mut *state;
         since.push(entry);
         let written = self.journal.past.len() + since.len();
         match group {

@@ -24,7 +24,7 @@ use crate::{
         engine::{
             answer::Received,
             core::Core,
-            frame::{Frame, OpenQuestion, Opened},
+            frame::{Answering, Frame, OpenQuestion, Opened},
             view::View,
         },
         flows::Decision,
@@ -445,7 +445,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
     }
 
     async fn asked(&mut self) -> Result<Answer<T>, FlowError> {
-        if let Some(journal) = self.ask.frame.clone().journal.get() {
+        if let Answering::Replays(journal) = self.ask.frame.clone().answering() {
             let (operation, question) = match self.recall(journal)? {
                 ControlFlow::Break(answer) => return Ok(answer),
                 ControlFlow::Continue(begun) => begun,

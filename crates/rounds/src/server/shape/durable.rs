@@ -53,7 +53,7 @@ pub struct Durable<S> {
 
 impl<S> Drop for Durable<S> {
     fn drop(&mut self) {
-        if let Some(journal) = self.view.frame.journal.get() {
+        if let Some(journal) = self.view.frame.journal() {
             journal.leave();
         }
     }
@@ -76,7 +76,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     fn of(view: Arc<View>) -> Result<Self, FlowError> {
         let server = find(&view)?;
-        view.frame.journal.get_or_init(|| Journal::empty(&view.frame.core.limits).into()).enter();
+        view.frame.replay(|| Journal::empty(&view.frame.core.limits)).enter();
         Ok(Self { ask: Ask::of(&view), view, server })
     }
 
@@ -369,7 +369,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
 
     fn journal(&self) -> &Journal {
         let frame = &self.view.frame;
-        frame.journal.get_or_init(|| Journal::empty(&frame.core.limits).into())
+        frame.replay(|| Journal::empty(&frame.core.limits))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::coop::has_budget_remaining;
 use super::{
     driver::Driver,
     question::{Open, OpenQuestion},
-    state::State,
+    state::FrameState,
     step::{Ending, Round, Times},
     wake,
 };
@@ -60,8 +60,8 @@ impl Driver {
             wake(state);
             return Looked::Nothing;
         }
-        let State { open, peer, effects, .. } = &mut *state;
-        let journal = self.frame.journal.get().filter(|_| peer.era == Era::Modern);
+        let FrameState { open, peer, effects, .. } = &mut *state;
+        let journal = self.frame.journal().filter(|_| peer.era == Era::Modern);
         let permitted = |open: &Open| {
             if self.frame.asks_nobody {
                 return Err(FlowError::NoPrincipal);
@@ -115,7 +115,7 @@ impl Driver {
 
     /// A durable handler waits for something that is not recorded: it would wait for it again on every leg.
     pub(super) fn stray(&mut self) -> Looked {
-        if let Some(journal) = self.frame.journal.get() {
+        if let Some(journal) = self.frame.journal() {
             journal.set_fault(Fault::Strayed);
         }
         self.drop_handler();

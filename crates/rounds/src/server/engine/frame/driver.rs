@@ -75,7 +75,7 @@ impl Driver {
         over: Option<DropGuard>,
     ) -> Self {
         Self {
-            asked: frame.journal.get().is_some(),
+            asked: frame.journal().is_some(),
             frame,
             handler: Some(handler),
             ending: None,

@@ -5,6 +5,7 @@
 //! wakes it, so that timers, locks and `select!` behave as everywhere else. The frame is the waker of all of it: it knows who
 //! has the driver. [`Frames`](super::frames::Frames) finds a frame by its flow.
 
+mod answering;
 mod ask;
 mod cancel;
 mod driver;
@@ -15,6 +16,7 @@ mod question;
 mod state;
 mod step;
 
+pub(crate) use answering::Answering;
 pub(crate) use driver::Driver;
 pub(super) use driver::Handler;
 pub(crate) use question::{Declared, OpenQuestion, Opened};
@@ -32,7 +34,7 @@ use std::{
 use rmcp::{ErrorData, RoleServer, model::JsonObject, service::RequestContext};
 use tokio::sync::oneshot;
 
-use self::{effect::Effect, question::Open, state::State};
+use self::{effect::Effect, question::Open, state::FrameState};
 use super::{
     answer::Answers, core::Core, effects::Effects, exchange::Response, journal::Journal, link::Link, task::Shapes,
 };
@@ -78,8 +80,8 @@ pub(crate) struct Frame {
     asks_nobody: bool,
     pub(super) shapes: Shapes,
     /// What a durable handler has been through. A frame with one is not kept between legs.
-    pub(crate) journal: OnceLock<Box<Journal>>,
-    state: Mutex<State>,
+    journal: OnceLock<Box<Journal>>,
+    state: Mutex<FrameState>,
 }
 
 /// The answers that a handler may look at, while it does.
@@ -147,13 +149,8 @@ impl Frame {
         woken
     }
 
-    /// Whether a durable handler is at work just now.
-    pub(super) fn is_durable(&self) -> bool {
-        self.journal.get().is_some_and(|journal| journal.is_entered())
-    }
-
     pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Option<Link>) -> Arc<Self> {
-        let state = State {
+        let state = FrameState {
             unlinked: link.is_none(),
             link: link.map(Box::new),
             peer,
@@ -236,7 +233,7 @@ impl Frame {
         (instead, true)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FrameState> {
         // Author code never runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,7 +248,7 @@ impl Frame {
         if state.ended {
             return Err(FlowError::FlowEnded);
         }
-        let taken = |state: &State, key: &str| state.open.iter().any(|open| *open.question.key == *key);
+        let taken = |state: &FrameState, key: &str| state.open.iter().any(|open| *open.question.key == *key);
         if taken(&state, &question.key) {
             if !key_is_default {
                 return Err(FlowError::DuplicateKey { key: question.key.to_string() });
@@ -403,7 +400,7 @@ impl Frame {
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
         let answers = self.lock_answers().as_ref().map_or(0, |answers| answers.bytes());
         let onces = self.onces.get().map_or(0, Effects::bytes);
-        let journal = self.journal.get().map_or(0, |journal| journal.kept_bytes());
+        let journal = self.journal().map_or(0, Journal::kept_bytes);
         let beside = self.beside.load(Ordering::Relaxed);
         size_of::<Self>() + questions + texts + context + answers + onces + journal + beside
     }
@@ -442,7 +439,7 @@ fn text_of(arguments: &JsonObject) -> Option<Box<str>> {
 }
 
 /// Has the driver polled: by the leg that has it, or else in a task.
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, FrameState>) {
     state.woken = true;
     let (parked, waker) = (state.parked.take(), state.waker.take());
     drop(state);

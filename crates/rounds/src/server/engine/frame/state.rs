@@ -13,7 +13,7 @@ use crate::{
     shared::clock::Timestamp,
 };
 
-pub(super) struct State {
+pub(super) struct FrameState {
     /// The way to the client of the leg in flight. None when no leg is, or its client is connected to another instance.
     pub(super) link: Option<Box<Link>>,
     /// Whether the leg in flight is the one that the frame was made for, and nothing wanted to reach its client yet: most handlers
@@ -24,7 +24,7 @@ pub(super) struct State {
     /// The questions that have no answer yet, in the order of asking.
     pub(super) open: Vec<Open>,
     /// Answers that were not taken yet by what waits for them.
-    pub(super) answered: Option<Box<Answered>>,
+    pub(super) answered: Option<Box<UntakenAnswer>>,
     pub(super) next_number: u32,
     /// The round that a leg may answer, once: none while a leg runs. What a ledger knows of the round may get lost; this
     /// is here as long as the handler.
@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) waker: Option<Waker>,
 }
 
-impl State {
+impl FrameState {
     /// From here on the client is reached this way, or not at all.
     pub(super) fn set_link(&mut self, link: Option<Box<Link>>) {
         (self.link, self.unlinked) = (link, false);
@@ -70,7 +70,7 @@ impl State {
     /// Leaves an answer for what waits for it, which is to be woken.
     pub(super) fn answer(&mut self, open: Open, received: Result<Received, FlowError>) -> Option<Waker> {
         let next = self.answered.take();
-        self.answered = Some(Box::new(Answered { id: open.id, received, next }));
+        self.answered = Some(Box::new(UntakenAnswer { id: open.id, received, next }));
         open.waker
     }
 
@@ -80,7 +80,7 @@ impl State {
         while place.as_ref()?.id != id {
             place = &mut place.as_mut()?.next;
         }
-        let Answered { received, next, .. } = *place.take()?;
+        let UntakenAnswer { received, next, .. } = *place.take()?;
         *place = next;
         Some(received)
     }
@@ -93,8 +93,8 @@ impl State {
 }
 
 /// An answer that was not taken yet, and the one that came before it.
-pub(super) struct Answered {
+pub(super) struct UntakenAnswer {
     pub(super) id: u32,
     pub(super) received: Result<Received, FlowError>,
-    pub(super) next: Option<Box<Answered>>,
+    pub(super) next: Option<Box<UntakenAnswer>>,
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
 
-use super::{Given, Leg, seal::Minted, without_refused_content};
+use super::{Arrived, Leg, seal::Minted, without_refused_content};
 use crate::{
     server::{
         engine::{
             answer::Answers,
             claim::{Acquired, ClaimGuard, acquire},
-            effects::{Answered, Effects},
+            effects::{AnsweredRound, Effects},
             exchange::{Exchange, Response},
             frame::Frame,
             reply::Reply,
@@ -73,7 +73,7 @@ impl Leg<'_> {
     pub(super) async fn begin_once<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
         sent: InputResponses,
     ) -> Result<X::Response, Stop> {
         let (now, lifetimes) = (self.core.now(), &self.core.lifetimes);
@@ -86,7 +86,7 @@ impl Leg<'_> {
         };
         *given.0.answers() = (!sent.is_empty()).then(|| without_refused_content(sent.clone()));
         let answers = (!sent.is_empty()).then(|| Answers::unsolicited(sent));
-        let onces = Effects::of(vec![], Answered { span, fence: claim.fence() });
+        let onces = Effects::of(vec![], AnsweredRound { span, fence: claim.fence() });
         let view = self.view(handler, answers, Some(onces), None, false, &given);
         let frame = view.frame.clone();
         if let Some(task) = given.1.extensions.get::<TaskLeg>() {

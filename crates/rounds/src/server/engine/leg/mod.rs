@@ -41,7 +41,7 @@ use self::{claim::Won, identity::Identity, seal::Minted};
 use super::{
     answer::Answers,
     core::Core,
-    effects::{Answered, Effects},
+    effects::{AnsweredRound, Effects},
     elsewhere::Continued,
     exchange::{Exchange, Response},
     handlers::Handlers,
@@ -69,7 +69,7 @@ use crate::{
 
 /// A request, and the context it came with. In a box: a future has room for all it was given until it ends, and this is handed
 /// on through several of them.
-type Given<X> = Box<(X, RequestContext<RoleServer>)>;
+type Arrived<X> = Box<(X, RequestContext<RoleServer>)>;
 
 /// Plays one leg and gives what goes back to the client.
 pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
@@ -141,7 +141,7 @@ impl<'a> Leg<'a> {
     async fn play<X: Exchange, H: ServerHandler>(
         mut self,
         handlers: &Handlers<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
     ) -> Result<X::Response, ErrorData> {
         let opened = given.0.state().take().map(|token| (self.open(&token), token));
         if opened.is_none() {
@@ -160,7 +160,7 @@ impl<'a> Leg<'a> {
     async fn play_opened<X: Exchange, H: ServerHandler>(
         &self,
         handlers: &Handlers<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
         opened: Option<(Result<Box<Envelope>, Refusal>, String)>,
     ) -> (Result<X::Response, ErrorData>, Outcome) {
         let mut sent = given.0.answers().take().unwrap_or_default();
@@ -207,7 +207,7 @@ impl<'a> Leg<'a> {
     async fn begin<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
         sent: InputResponses,
     ) -> Result<X::Response, Stop> {
         self.core.may_start(&self.binding.target)?;
@@ -238,7 +238,7 @@ impl<'a> Leg<'a> {
     async fn go_on<X: Exchange, H: ServerHandler>(
         &self,
         handlers: &Handlers<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
         envelope: Box<Envelope>,
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
@@ -248,7 +248,7 @@ impl<'a> Leg<'a> {
             Won::Reply(reply) => return self.replay::<X>(&reply),
         };
         let deadline = envelope.span.deadline;
-        let answered = Answered { span: envelope.span, fence: claim.fence() };
+        let answered = AnsweredRound { span: envelope.span, fence: claim.fence() };
         let again = match envelope.resume.again(spilled.as_deref()) {
             Ok(again) => again,
             Err(refusal) => {
@@ -273,7 +273,7 @@ impl<'a> Leg<'a> {
                 let journal = Journal::resumed(pages, &envelope.asked, sent, &self.core.limits, self.core.now())
                     .with_texts(self.core.texts.clone());
                 // The frame is new, so its journal is not set yet.
-                let _ = view.frame.journal.set(Box::new(journal));
+                view.frame.replay(|| journal);
                 view
             }
         };

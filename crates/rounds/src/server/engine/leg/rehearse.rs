@@ -28,14 +28,14 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
     let mut leg = Leg::new(core, &given.0, &given.1);
     leg.of(RoundId::new(core.new_flow(), 0));
     let view = leg.view(handler, None, None, None, true, &given);
-    let _ = view.frame.journal.set(Box::new(Journal::dry(pages, &core.limits)));
+    view.frame.replay(|| Journal::dry(pages, &core.limits));
     view.put(&mut given.1);
     let handler = handler.clone();
     let called = Box::pin(async move { call(&*handler, given).await.map(|response| Box::new(response.into())) });
     let mut driver = Driver::new(view.frame.clone(), 0, called, None, None);
     let step = poll_fn(|cx| driver.poll_step(cx)).await;
     drop(driver);
-    Rehearsed { fault: view.frame.journal.get().and_then(|journal| journal.fault_at(&step)), step }
+    Rehearsed { fault: view.frame.journal().and_then(|journal| journal.fault_at(&step)), step }
 }
 
 /// What a handler came to that was only shown its past.

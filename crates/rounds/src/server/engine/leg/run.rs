@@ -5,7 +5,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 use rmcp::{ErrorData, RoleServer, ServerHandler, model::InputResponses, service::RequestContext};
 use tokio_util::sync::CancellationToken;
 
-use super::{Given, Leg, boxed, seal::Concluded};
+use super::{Arrived, Leg, boxed, seal::Concluded};
 use crate::{
     server::{
         engine::{
@@ -62,7 +62,7 @@ impl Leg<'_> {
     pub(super) async fn run<X: Exchange, H: ServerHandler>(
         &self,
         handler: &Arc<H>,
-        mut given: Given<X>,
+        mut given: Arrived<X>,
         view: Arc<View>,
         claim: Option<&ClaimGuard>,
         deadline: Timestamp,
@@ -133,7 +133,7 @@ impl Leg<'_> {
         let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
         // What a durable handler has been through travels with the client: the next leg goes through it again, on any
         // instance.
-        if !asked || frame.journal.get().is_some() {
+        if !asked || frame.journal().is_some() {
             // The handler's destructors run before the leg is answered, unless it is in the middle of an effect.
             drop(driver);
             return self.conclude::<X>(ran, frame, deadline);
@@ -219,7 +219,7 @@ impl Leg<'_> {
 #[expect(clippy::boxed_local, reason = "what a future captures it has room for until it ends: here for a pointer")]
 pub(super) fn call<X: Exchange, H: ServerHandler>(
     handler: &H,
-    given: Given<X>,
+    given: Arrived<X>,
 ) -> impl Future<Output = Result<X::Response, ErrorData>> + Send {
     let (request, context) = *given;
     request.call(handler, context)
@@ -227,7 +227,7 @@ pub(super) fn call<X: Exchange, H: ServerHandler>(
 
 /// Calls the handler of a tool once the call is admitted. Apart from the others, so that those have no space for it.
 #[inline(never)]
-fn admitted<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
+fn admitted<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Arrived<X>, view: Arc<View>) -> Handler {
     let (frame, round) = (view.frame.clone(), view.round.number);
     Box::pin(async move {
         let returned = admit_and_call(&*handler, given, view).await;
@@ -237,7 +237,7 @@ fn admitted<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, vie
 
 async fn admit_and_call<X: Exchange, H: ServerHandler>(
     handler: &H,
-    given: Given<X>,
+    given: Arrived<X>,
     view: Arc<View>,
 ) -> Result<X::Response, ErrorData> {
     Box::pin(admission::admit(handler, &given.0, &given.1, &view)).await?;
@@ -248,7 +248,7 @@ async fn admit_and_call<X: Exchange, H: ServerHandler>(
 /// Calls a handler for a client of the legacy era. Not inlined: every call of its callers would reserve
 /// its stack frame.
 #[inline(never)]
-pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Given<X>, view: Arc<View>) -> Handler {
+pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Arrived<X>, view: Arc<View>) -> Handler {
     Box::pin(async move {
         let (request, context) = *given;
         shim::call(&*handler, request, view, context).await.map(|response| Box::new(response.into()))
@@ -257,7 +257,7 @@ pub(super) fn shimmed<X: Exchange, H: ServerHandler>(handler: Arc<H>, given: Giv
 
 /// Calls a handler of a modern client with a stand-in for its peer. Not inlined, for the same reason.
 #[inline(never)]
-fn stood_in<X: Exchange, H: ServerHandler>(handler: Arc<H>, mut given: Given<X>, view: Arc<View>) -> Handler {
+fn stood_in<X: Exchange, H: ServerHandler>(handler: Arc<H>, mut given: Arrived<X>, view: Arc<View>) -> Handler {
     let stand_in = StandIn::put(&view.frame, &mut given.1);
     view.put(&mut given.1);
     let (frame, round) = (view.frame.clone(), view.round.number);

@@ -53,7 +53,7 @@ impl Leg<'_> {
             Ran::Cancelled => return Err(Stop::cancelled()),
             Ran::Overtaken => return Err(overtaken()),
         };
-        let journal = frame.journal.get();
+        let journal = frame.journal();
         if let Some(fault) = journal.and_then(|journal| journal.fault_at(&step)) {
             if matches!(fault, Fault::Diverged { .. }) {
                 self.event(&Station::Refused(Refusal::Diverged));

@@ -12,12 +12,12 @@ use crate::server::{
 };
 
 /// The capabilities that the stand-in declares just now.
-pub(super) struct Client {
+pub(super) struct DeclaredClient {
     declared: Capabilities,
     bytes: usize,
 }
 
-impl Client {
+impl DeclaredClient {
     /// The client of a request, and what rmcp is told of it.
     ///
     /// rmcp refuses requests to a peer that speaks 2026-07-28, so the stand-in speaks the version before. The handler reads the

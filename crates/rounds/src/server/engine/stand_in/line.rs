@@ -32,7 +32,7 @@ use crate::{
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
 /// What a handler has sent, as far as it concerns questions.
-pub(super) enum Sent {
+pub(super) enum SentQuestion {
     Asked(RequestId, Box<InputRequest>),
     Withdrawn(RequestId),
 }
@@ -41,13 +41,13 @@ pub(super) struct Line {
     frame: Arc<Frame>,
     /// The token that the handler found in its request.
     token: Option<ProgressToken>,
-    state: Mutex<State>,
+    state: Mutex<LineState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LineState {
     /// What the handler has sent and the stand-in has not taken in.
-    sent: Vec<Sent>,
+    sent: Vec<SentQuestion>,
     /// The number of the barrier that follows the latest poll of the handler.
     due: u64,
     /// The number of the latest barrier that is in the handler's queue, or was.
@@ -74,7 +74,7 @@ struct State {
     closed: bool,
 }
 
-impl State {
+impl LineState {
     fn has_handed_on(&self) -> bool {
         self.closed || (self.answers.is_empty() && !self.in_hand)
     }
@@ -101,10 +101,10 @@ struct Barrier(Arc<u64>);
 impl Line {
     /// A line whose handler has not been polled yet.
     pub(super) fn new(frame: Arc<Frame>, token: Option<ProgressToken>) -> Self {
-        Self { frame, token, state: Mutex::new(State { woken: true, ..State::default() }) }
+        Self { frame, token, state: Mutex::new(LineState { woken: true, ..LineState::default() }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LineState> {
         // No other code runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +119,7 @@ impl Line {
     }
 
     /// Takes out what the handler has sent.
-    pub(super) fn take_sent(&self) -> Vec<Sent> {
+    pub(super) fn take_sent(&self) -> Vec<SentQuestion> {
         std::mem::take(&mut self.state().sent)
     }
 
@@ -237,7 +237,7 @@ impl Line {
         match message {
             JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) => match question::of_request(request) {
                 Ok(question) => {
-                    self.sent(Sent::Asked(id.clone(), Box::new(question)));
+                    self.sent(SentQuestion::Asked(id.clone(), Box::new(question)));
                     Some(self.watch(id))
                 }
                 Err(request) => Some(self.forward(id, *request)),
@@ -265,7 +265,7 @@ impl Line {
     fn fail_blocked(&self, id: &RequestId) {
         let mut state = self.state();
         let before = state.sent.len();
-        state.sent.retain(|sent| !matches!(sent, Sent::Asked(asked, _) if asked == id));
+        state.sent.retain(|sent| !matches!(sent, SentQuestion::Asked(asked, _) if asked == id));
         if state.sent.len() == before {
             return;
         }
@@ -307,7 +307,7 @@ impl Line {
         match forwarded {
             // It is not there to be told if the response has just come.
             Some(withdraw) => drop(withdraw.send(Withdrawal { reason })),
-            None => self.sent(Sent::Withdrawn(id)),
+            None => self.sent(SentQuestion::Withdrawn(id)),
         }
     }
 
@@ -335,7 +335,7 @@ impl Line {
         wake(owner);
     }
 
-    fn sent(&self, sent: Sent) {
+    fn sent(&self, sent: SentQuestion) {
         let mut state = self.state();
         state.sent.push(sent);
         // With a barrier to come, it is looked at when the barrier arrives.
@@ -393,9 +393,9 @@ fn wake(waker: Option<Waker>) {
 }
 
 /// The end of the line that rmcp's service has.
-pub(super) struct Wire(pub(super) Arc<Line>);
+pub(super) struct LineEnd(pub(super) Arc<Line>);
 
-impl Transport<RoleServer> for Wire {
+impl Transport<RoleServer> for LineEnd {
     type Error = ServiceError;
 
     /// A message is taken when this is called, in the order of the handler's queue. The future is for the handler to wait for.
@@ -421,7 +421,7 @@ impl Transport<RoleServer> for Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for LineEnd {
     fn drop(&mut self) {
         self.0.close();
     }

@@ -36,9 +36,9 @@ use tokio::task::coop::has_budget_remaining;
 use tracing::{Dispatch, dispatcher::with_default};
 
 use self::{
-    client::Client,
-    line::{Flushed, Line, Wire},
-    question::Questions,
+    client::DeclaredClient,
+    line::{Flushed, Line, LineEnd},
+    question::PeerQuestions,
 };
 use super::frame::Frame;
 
@@ -55,8 +55,8 @@ pub(super) struct StandIn {
     line: Arc<Line>,
     /// Its peer is the one that the handler has. The peer is closed when this is dropped.
     service: RunningService<RoleServer, Nobody>,
-    client: Client,
-    questions: Questions,
+    client: DeclaredClient,
+    questions: PeerQuestions,
     /// Whether the driver has to look at the questions before the handler is polled again, once they are complete.
     look: bool,
     /// How often in a row tokio has put the handler off, which wants to go on.
@@ -73,16 +73,16 @@ impl StandIn {
     fn put_over<T: Transport<RoleServer> + 'static>(
         frame: &Arc<Frame>,
         context: &mut RequestContext<RoleServer>,
-        transport: impl FnOnce(Wire) -> T,
+        transport: impl FnOnce(LineEnd) -> T,
     ) -> Self {
         frame.reach(context);
-        let (client, info) = Client::of(context, frame);
+        let (client, info) = DeclaredClient::of(context, frame);
         let line = Arc::new(Line::new(frame.clone(), context.meta.get_progress_token()));
-        let wire = transport(Wire(line.clone()));
+        let wire = transport(LineEnd(line.clone()));
         // The service outlives the leg, and must not keep the leg's span open.
         let service = with_default(&Dispatch::none(), || serve_directly(Nobody, wire, Some(info)));
         context.peer = service.peer().clone();
-        let questions = Questions::of(frame.clone());
+        let questions = PeerQuestions::of(frame.clone());
         Self { frame: frame.clone(), line, service, client, questions, look: false, put_off: 0 }
     }
 

@@ -17,7 +17,7 @@ use rmcp::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{client, line::Sent};
+use super::{client, line::SentQuestion};
 use crate::{
     server::{
         engine::{
@@ -67,25 +67,25 @@ pub(super) fn of_request(mut request: ServerRequest) -> Result<InputRequest, Box
 }
 
 /// The questions of one stand-in, in the order of asking.
-pub(super) struct Questions {
+pub(super) struct PeerQuestions {
     frame: Arc<Frame>,
-    open: Vec<Question>,
+    open: Vec<PeerQuestion>,
     /// What was refused before it became a question.
     refused: Vec<(RequestId, FlowError)>,
 }
 
-impl Questions {
+impl PeerQuestions {
     pub(super) const fn of(frame: Arc<Frame>) -> Self {
         Self { frame, open: Vec::new(), refused: Vec::new() }
     }
 
     /// Opens what was asked, and drops what was withdrawn.
-    pub(super) fn take_in(&mut self, sent: Vec<Sent>) {
+    pub(super) fn take_in(&mut self, sent: Vec<SentQuestion>) {
         for sent in sent {
             match sent {
-                Sent::Withdrawn(id) => self.open.retain(|question| question.id != id),
-                Sent::Asked(id, request) => {
-                    match self.admit().and_then(|()| Question::open(&self.frame, id.clone(), *request)) {
+                SentQuestion::Withdrawn(id) => self.open.retain(|question| question.id != id),
+                SentQuestion::Asked(id, request) => {
+                    match self.admit().and_then(|()| PeerQuestion::open(&self.frame, id.clone(), *request)) {
                         Ok(question) => self.open.push(question),
                         Err(error) => self.refused.push((id, error)),
                     }
@@ -116,12 +116,12 @@ impl Questions {
 
     /// What they take of memory beside what the frame keeps of them.
     pub(super) fn bytes(&self) -> usize {
-        self.open.iter().map(|question| size_of::<Question>() + question.request.len()).sum()
+        self.open.iter().map(|question| size_of::<PeerQuestion>() + question.request.len()).sum()
     }
 }
 
 /// A question, and the request that it was.
-struct Question {
+struct PeerQuestion {
     id: RequestId,
     kind: QuestionKind,
     opened: Opened,
@@ -131,7 +131,7 @@ struct Question {
     asked_again: u32,
 }
 
-impl Question {
+impl PeerQuestion {
     fn open(frame: &Arc<Frame>, id: RequestId, request: InputRequest) -> Result<Self, FlowError> {
         let unwritable = |error| FlowError::failed(format!("the request cannot be written as JSON: {error}"));
         let text = serde_json::to_string(&request).map_err(unwritable)?;

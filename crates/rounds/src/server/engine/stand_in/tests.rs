@@ -50,7 +50,7 @@ impl Transport<RoleServer> for Gate {
 struct Stage {
     stand_in: StandIn,
     context: RequestContext<RoleServer>,
-    wire: Wire,
+    wire: LineEnd,
     held: Held,
     polls: usize,
 }

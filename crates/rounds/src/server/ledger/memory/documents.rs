@@ -7,7 +7,7 @@ use super::{
         LedgerError,
         documents::{Document, DocumentChange, DocumentId, DocumentKind, Version},
     },
-    shares::{ShareId, Shares},
+    shares::{MemoryShares, ShareId},
 };
 use crate::{server::seal::Digest, shared::clock::Timestamp};
 
@@ -19,7 +19,7 @@ pub(super) struct DocumentTable {
     due: BTreeSet<(DocumentKind, Timestamp, Digest)>,
     /// When each document may be removed.
     over: BTreeSet<(Timestamp, DocumentId)>,
-    shares: Shares,
+    shares: MemoryShares,
 }
 
 struct Kept {
@@ -30,7 +30,7 @@ struct Kept {
 
 impl DocumentTable {
     pub(super) fn new(limit: usize) -> Self {
-        Self { kept: HashMap::new(), due: BTreeSet::new(), over: BTreeSet::new(), shares: Shares::new(limit) }
+        Self { kept: HashMap::new(), due: BTreeSet::new(), over: BTreeSet::new(), shares: MemoryShares::new(limit) }
     }
 
     pub(super) fn set_limit(&mut self, bytes: usize) {

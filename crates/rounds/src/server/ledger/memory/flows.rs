@@ -13,7 +13,7 @@ use super::{
             FlowStatus, FlowSummary, TimelineEntry, Watcher,
         },
     },
-    shares::{ShareId, Shares},
+    shares::{MemoryShares, ShareId},
 };
 use crate::{server::seal::FlowId, shared::clock::Timestamp};
 
@@ -28,7 +28,7 @@ pub(super) struct FlowTable {
     ended: BTreeSet<FlowCursor>,
     /// When each record may be removed.
     due: BTreeSet<(Timestamp, FlowId)>,
-    shares: Shares,
+    shares: MemoryShares,
     watchers: Vec<Watcher>,
 }
 
@@ -47,7 +47,7 @@ impl FlowTable {
             open: BTreeSet::new(),
             ended: BTreeSet::new(),
             due: BTreeSet::new(),
-            shares: Shares::new(limit),
+            shares: MemoryShares::new(limit),
             watchers: Vec::new(),
         }
     }

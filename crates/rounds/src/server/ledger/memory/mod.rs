@@ -17,8 +17,8 @@ use self::{
     documents::DocumentTable,
     flows::FlowTable,
     replies::Replies,
-    shares::Shares,
-    table::{CLAIM_BYTES, ClaimName, SlotPlace, SlotState, Table, due},
+    shares::MemoryShares,
+    table::{CLAIM_BYTES, ClaimName, ClaimTable, SlotPlace, SlotState, due},
 };
 use crate::{
     server::{
@@ -84,11 +84,11 @@ impl MemoryLedger {
     /// register and documents.
     pub fn new() -> Self {
         let records = Records {
-            table: Table::new(),
+            table: ClaimTable::new(),
             held: Vec::new(),
             free: Vec::new(),
             spilled: 0,
-            shares: Shares::new(Self::CLAIM_BYTES),
+            shares: MemoryShares::new(Self::CLAIM_BYTES),
             replies: Replies::new(Self::REPLY_BYTES),
             flows: FlowTable::new(Self::FLOW_BYTES),
             documents: DocumentTable::new(Self::DOCUMENT_BYTES),
@@ -98,7 +98,7 @@ impl MemoryLedger {
 
     /// Sets the memory limit of claims, with the states that spill. Existing records stay for their full time.
     pub fn with_claim_bytes(self, bytes: usize) -> Self {
-        self.records().shares.set_limit(bytes.min(Table::MOST_BYTES));
+        self.records().shares.set_limit(bytes.min(ClaimTable::MOST_BYTES));
         self
     }
 
@@ -348,14 +348,14 @@ const FORGOTTEN_FOR_ROOM: usize = 4096;
 const HELD_BYTES: usize = 128;
 
 struct Records {
-    table: Table,
+    table: ClaimTable,
     /// The details of the few claims that are running or have a spilled state.
     held: Vec<Option<Box<ClaimDetails>>>,
     /// The unused places in `held`.
     free: Vec<u32>,
     /// The size of all spilled states in bytes.
     spilled: usize,
-    shares: Shares,
+    shares: MemoryShares,
     replies: Replies,
     flows: FlowTable,
     documents: DocumentTable,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::{LedgerError, PrincipalShare};
 
 /// Counts bytes, in all and for each share.
-pub(super) struct Shares {
+pub(super) struct MemoryShares {
     limit: usize,
     /// Configured limits of callers without a principal and of each principal. If unset, they are parts of the total
     /// limit.
@@ -42,7 +42,7 @@ impl ShareId {
 /// The memory of an account with its entry in the map. It counts in all, and not in the principal's share.
 const ACCOUNT_BYTES: usize = 96;
 
-impl Shares {
+impl MemoryShares {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -165,13 +165,13 @@ mod tests {
     const A: PrincipalShare = PrincipalShare::Principal([1; 16]);
     const B: PrincipalShare = PrincipalShare::Principal([2; 16]);
 
-    fn refused(shares: &Shares, share: PrincipalShare, bytes: usize) -> String {
+    fn refused(shares: &MemoryShares, share: PrincipalShare, bytes: usize) -> String {
         shares.fits(share, bytes).unwrap_err().to_string()
     }
 
     #[test]
     fn a_caller_at_its_share_is_refused_and_the_others_are_not() {
-        let mut shares = Shares::new(10_000);
+        let mut shares = MemoryShares::new(10_000);
         shares.open(A, 990);
         assert!(refused(&shares, A, 11).contains("the records of one principal may take 1000 bytes"));
         assert!(
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn shares_that_were_set_hold_in_place_of_the_usual_parts() {
-        let mut shares = Shares::new(10_000);
+        let mut shares = MemoryShares::new(10_000);
         shares.set_anonymous_limit(100);
         shares.set_principal_limit(usize::MAX);
         assert!(shares.fits(PrincipalShare::Anonymous, 101).is_err() && shares.fits(A, 9_999).is_ok());
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_account_goes_with_its_last_byte_and_its_place_is_used_again() {
-        let mut shares = Shares::new(10_000);
+        let mut shares = MemoryShares::new(10_000);
         for round in 0..3 {
             let (a, b) = (shares.open(A, 64), shares.open(B, 64));
             assert_eq!(shares.open(A, 64), a);

@@ -19,9 +19,9 @@ use crate::{server::seal::digest::Fingerprint, shared::clock::Timestamp};
 pub(super) const CLAIM_BYTES: usize = 64;
 
 /// Claims by name and by expiry.
-pub(super) struct Table {
+pub(super) struct ClaimTable {
     index: Index,
-    pages: Vec<Page>,
+    pages: Vec<ClaimPage>,
     /// The numbers of the pages without a claim.
     free: Vec<u32>,
     /// The pages of each second. All but the last of them are full.
@@ -32,7 +32,7 @@ pub(super) struct Table {
 /// A second since 1970, rounded up: claims that are due in it may be removed once it has begun.
 pub(super) type Second = u64;
 
-struct Page {
+struct ClaimPage {
     due: Second,
     slots: Vec<ClaimSlot>,
 }
@@ -110,7 +110,7 @@ impl SlotPlace {
     }
 }
 
-impl Table {
+impl ClaimTable {
     /// The most claims that can be addressed: 2^31, which is 128 GiB of them.
     pub(super) const MOST_BYTES: usize = CLAIM_BYTES << 31;
 
@@ -156,7 +156,7 @@ impl Table {
     #[cfg(test)]
     pub(super) fn allocated(&self) -> usize {
         let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<ClaimSlot>()).sum();
-        let pages = self.pages.capacity() * size_of::<Page>() + self.free.capacity() * size_of::<u32>();
+        let pages = self.pages.capacity() * size_of::<ClaimPage>() + self.free.capacity() * size_of::<u32>();
         let due: usize = self.due.values().map(|pages| pages.capacity() * size_of::<u32>() + 48).sum();
         let index: usize = self.index.parts.iter().map(|part| part.allocation_size() + size_of_val(part)).sum();
         slots + pages + due + index
@@ -168,7 +168,7 @@ impl Table {
             Some(page) => *page,
             None => {
                 let page = self.free.pop().unwrap_or_else(|| {
-                    self.pages.push(Page { due, slots: Vec::new() });
+                    self.pages.push(ClaimPage { due, slots: Vec::new() });
                     self.pages.len() as u32 - 1
                 });
                 self.pages[page as usize].due = due;
@@ -211,7 +211,7 @@ impl Table {
     }
 }
 
-impl std::ops::Index<SlotPlace> for Table {
+impl std::ops::Index<SlotPlace> for ClaimTable {
     type Output = ClaimSlot;
 
     fn index(&self, place: SlotPlace) -> &ClaimSlot {
@@ -219,7 +219,7 @@ impl std::ops::Index<SlotPlace> for Table {
     }
 }
 
-impl std::ops::IndexMut<SlotPlace> for Table {
+impl std::ops::IndexMut<SlotPlace> for ClaimTable {
     fn index_mut(&mut self, place: SlotPlace) -> &mut ClaimSlot {
         &mut self.pages[place.page() as usize].slots[place.slot()]
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn share() -> ShareId {
-        super::super::shares::Shares::new(0).open(crate::server::ledger::PrincipalShare::Common, 0)
+        super::super::shares::MemoryShares::new(0).open(crate::server::ledger::PrincipalShare::Common, 0)
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         let one = round(0, 1);
         let two = round(u128::from(one.hash() ^ round(0, 2).hash()), 2);
         assert!(one.hash() == two.hash() && one != two);
-        let mut table = Table::new();
+        let mut table = ClaimTable::new();
         let places = [one, two].map(|name| table.insert(name, share(), SlotState::Dead, 1));
         assert_eq!([one, two].map(|name| table.find(name)), places.map(Some));
         table.remove(places[0]);
@@ -349,7 +349,7 @@ mod tests {
     /// Compares the table with a map, at random.
     #[test]
     fn whatever_is_kept_moved_and_forgotten_is_found_where_it_is() {
-        let mut table = Table::new();
+        let mut table = ClaimTable::new();
         let mut known = std::collections::HashMap::new();
         let mut seed = 1_u64;
         let mut random = |below: u64| {
