@@ -6,11 +6,11 @@ use std::error::Error;
 use gallery::Gallery;
 use rounds::{KeyRing, Rounds, test::Client};
 use rounds_redis::{RedisLedger, RedisRelay};
+use rounds_testkit::Redis;
 use serde_json::json;
 
 use crate::{
     progress::Progress,
-    redis::Redis,
     report::{Bars, Section, Table, figure},
     sample::Sample,
 };
@@ -24,9 +24,9 @@ const WARM_UP: usize = 200;
 pub(crate) async fn measure() -> Result<Section, Box<dyn Error>> {
     let mut progress = Progress::new("fleet", 2);
     progress.step("start a Redis, and two instances on it");
-    let redis = Redis::start()?;
-    let url = redis.url();
-    let mut connection = ::redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
+    let server = Redis::start();
+    let url = server.url();
+    let mut connection = redis::Client::open(url.as_str())?.get_multiplexed_async_connection().await?;
     let alone = Client::modern(gallery::rounds().build()?).await;
     let one = Client::modern(instance(&url, "one").await?).await;
     let other = Client::modern(instance(&url, "other").await?).await;
@@ -47,7 +47,7 @@ pub(crate) async fn measure() -> Result<Section, Box<dyn Error>> {
             trip = Sample::new(trip.name);
             legs = legs.map(|leg| Sample::new(leg.name));
         }
-        let () = trip.time(::redis::cmd("PING").exec_async(&mut connection)).await?;
+        let () = trip.time(redis::cmd("PING").exec_async(&mut connection)).await?;
         let [guard, guard_redis, once, once_redis, linear, linear_redis, routed] = &mut legs;
         last_leg(guard, "weather_e", &alone, &alone).await;
         last_leg(guard_redis, "weather_e", &one, &one).await;

@@ -14,10 +14,11 @@ mod flows;
 mod observing;
 mod parked;
 mod progress;
-mod redis;
+mod register;
 mod report;
 mod sample;
 mod seal;
+mod stores;
 
 use std::{error::Error, pin::Pin, process::ExitCode};
 
@@ -34,6 +35,8 @@ const SECTIONS: &[(&str, Measure)] = &[
     ("client", |_| Box::pin(alone(client::measure))),
     ("observing", |_| Box::pin(alone(observing::measure))),
     ("fleet", |_| Box::pin(fleet::measure())),
+    ("stores", |_| Box::pin(alone(stores::measure))),
+    ("register", |_| Box::pin(alone(register::measure))),
 ];
 
 type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;

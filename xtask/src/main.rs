@@ -37,7 +37,8 @@ Tasks:
                     compare the table of pairings with the one in guide/interop.md
   interop --write   The same, but record the table
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
-  bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet. With --peers, servers that others wrote
+  bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet,
+                    stores, register. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
   bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
   examples          Only build and run the examples, and compare their output with examples/output
@@ -192,7 +193,7 @@ fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     if let ["build"] = args {
         return Ok(build::steps(&root(), &target()?));
     }
-    let mut steps = vec![redis()];
+    let mut steps = vec![redis(), postgres()];
     if args.contains(&"--peers") {
         steps.extend(peers::steps(&root(), &built()?)?);
     }

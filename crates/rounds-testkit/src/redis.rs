@@ -122,6 +122,13 @@ impl Redis {
         ask.query_async(&mut connection).await.unwrap()
     }
 
+    /// How many times clients have called a command, such as `evalsha`.
+    pub async fn calls_of(&self, command: &str) -> usize {
+        let stats: String = self.ask("INFO commandstats", &[]).await;
+        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+    }
+
     /// The names of all keys in it, sorted.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask("KEYS", &[b"*"]).await;

@@ -9,13 +9,8 @@ use crate::{
 
 /// Number of scripts called so far, and of all commands that clients sent.
 async fn counted(redis: &Redis) -> (usize, usize) {
-    let stats: String = redis.ask("INFO commandstats", &[]).await;
-    let calls = |name: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-    };
-    let inside = ["eval", "script|load", "evalsha"];
-    (calls("evalsha"), inside.iter().map(|name| calls(name)).sum())
+    let scripts = redis.calls_of("evalsha").await;
+    (scripts, scripts + redis.calls_of("eval").await + redis.calls_of("script|load").await)
 }
 
 #[tokio::test]

@@ -152,6 +152,20 @@ async fn a_register_that_is_off_writes_nothing() {
     assert_eq!(redis.keys().await.len(), 1, "only the claim of the round");
 }
 
+#[tokio::test]
+async fn a_register_adds_no_call_to_a_claimed_leg() {
+    let redis = Redis::start();
+    let client = Client::modern(instance(&redis).await).await;
+    let ask = async || client.call("buy", json!({"item": "tea"})).await.asked();
+    // Scripts that are loaded once are loaded now.
+    ask().await.accept("size", json!({"size": "xl"})).send(&client).await.text();
+    let start = redis.calls_of("evalsha").await;
+    let asked = ask().await;
+    assert_eq!(redis.calls_of("evalsha").await - start, 1, "a first leg records that it waits");
+    asked.accept("size", json!({"size": "xl"})).send(&client).await.text();
+    assert_eq!(redis.calls_of("evalsha").await - start, 3, "claim and settle");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_many_records_is_read_in_one_call() {
     let redis = Redis::start();

@@ -4,6 +4,7 @@
 
 mod away;
 mod claims;
+mod costs;
 
 use std::{
     path::{Path, PathBuf},
