@@ -29,6 +29,10 @@ pub enum Permission {
     Read,
     /// Cancel flows and call tools.
     Act,
+    /// See and answer a question that is [asked elsewhere](rounds::elsewhere), if its own
+    /// [rule](rounds::elsewhere::Approvers) admits the visitor as well. With this permission alone, an approver with a
+    /// link sees the question and the arguments of its call, and nothing else.
+    Answer,
 }
 
 /// The visitor of a page.

@@ -1,7 +1,7 @@
 //! What can go wrong with a request, and what the visitor reads then.
 
 use http::StatusCode;
-use rounds::register::FlowsError;
+use rounds::{elsewhere::DecideError, register::FlowsError};
 
 /// Why a request gets no page, or an action was not done.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,8 @@ pub(crate) enum Problem {
     QuestionChanged,
     #[error("A call can have {0} legs here. Begin another one.")]
     TooManyLegs(usize),
+    #[error("Nothing was recorded: {0}.")]
+    Decide(#[from] DecideError),
     #[error(transparent)]
     Flows(#[from] FlowsError),
 }
@@ -50,6 +52,10 @@ impl Problem {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::CallRuns | Self::QuestionChanged | Self::TooManyLegs(_) => StatusCode::CONFLICT,
             Self::TooManyStreams => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Decide(DecideError::NotFound) => StatusCode::NOT_FOUND,
+            Self::Decide(DecideError::NotAllowed { .. }) => StatusCode::FORBIDDEN,
+            Self::Decide(DecideError::Flows(_)) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Decide(_) => StatusCode::CONFLICT,
             Self::Tools(_) => StatusCode::BAD_GATEWAY,
             Self::Flows(FlowsError::Ledger(_)) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Flows(_) => StatusCode::INTERNAL_SERVER_ERROR,

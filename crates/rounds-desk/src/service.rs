@@ -111,7 +111,9 @@ impl<'a> Visit<'a> {
         if let Some(asset) = Asset::find(path).filter(|_| is_read) {
             return Ok(response::file(asset, &self.head.headers));
         }
-        if !self.may(Permission::Read) {
+        // An approver sees only the questions that it may answer.
+        let is_question = path.starts_with("/questions/") && self.may(Permission::Answer);
+        if !is_question && !self.may(Permission::Read) {
             return Err(Problem::MayNotRead);
         }
         if is_read {
@@ -121,7 +123,7 @@ impl<'a> Visit<'a> {
             return Err(Problem::Method);
         }
         let form = Form::read(self.head, path, &self.shared.form_key, body).await?;
-        if !self.may(Permission::Act) {
+        if !is_question && !self.may(Permission::Act) {
             return Err(Problem::MayNotAct);
         }
         self.post(path, &form).await
@@ -132,6 +134,7 @@ impl<'a> Visit<'a> {
         match steps.as_slice() {
             [""] => pages::waiting::show(self).await,
             ["flows", id] => pages::flow::show(self, flow_id(id)?).await,
+            ["questions", id, key] => pages::question::show(self, flow_id(id)?, &decoded(key)).await,
             ["events"] => self.events(),
             ["try"] => pages::tries::show(self).await,
             ["try", id] => pages::tries::show_call(self, id).await,
@@ -144,6 +147,7 @@ impl<'a> Visit<'a> {
         let steps: Vec<&str> = path.split('/').skip(1).collect();
         match steps.as_slice() {
             ["flows", id, "cancel"] => pages::flow::cancel(self, flow_id(id)?).await,
+            ["questions", id, key] => pages::question::decide(self, flow_id(id)?, &decoded(key), form).await,
             ["try"] => pages::tries::call(self, form).await,
             ["try", id] => pages::tries::next_leg(self, id, form).await,
             _ => Err(Problem::NotFound),
@@ -222,6 +226,12 @@ impl<'a> Visit<'a> {
 
 fn flow_id(text: &str) -> Result<FlowId, Problem> {
     text.parse().map_err(|_| Problem::NotFound)
+}
+
+/// A part of a path without its percent-encoding. Unlike in a form, a plus sign is one.
+fn decoded(part: &str) -> String {
+    let part = format!("part={}", part.replace('+', "%2B"));
+    form_urlencoded::parse(part.as_bytes()).next().map(|(_, part)| part.into_owned()).unwrap_or_default()
 }
 
 /// Whether a request is for a loopback name.

@@ -4,11 +4,12 @@ use http::StatusCode;
 use maud::{Markup, html};
 use rounds::{
     FlowId,
+    elsewhere::QuestionElsewhere,
     register::{FlowDetails, FlowRecord, FlowsError},
     time::Timestamp,
 };
 
-use super::{Page, fact, status, timeline};
+use super::{Page, fact, question, status, timeline};
 use crate::{
     action::ActionKind,
     check::Permission,
@@ -28,6 +29,7 @@ pub(crate) async fn show(visit: Visit<'_>, id: FlowId) -> Result<BoxResponse, Pr
         Err(error) => return Err(error.into()),
     };
     let id = record.summary.id;
+    let questions = if details.is_some() { flows.questions(id).await? } else { Vec::new() };
     let target = details.as_ref().and_then(|details| details.target.as_deref()).unwrap_or(&record.summary.target);
     let body = html! {
         div .title {
@@ -38,6 +40,7 @@ pub(crate) async fn show(visit: Visit<'_>, id: FlowId) -> Result<BoxResponse, Pr
             p .warning { "The record does not open with the keys of this server: it was changed, or its key was retired. Only its plain columns are shown." }
         }
         div #facts data-live { (facts(&record, details.as_ref(), flows.now())) }
+        div #questions data-live { (for_people(visit, &questions)) }
         div #actions data-live { (actions(visit, &record)) }
         section aria-labelledby="timeline-title" {
             h2 #timeline-title { "Timeline" }
@@ -86,6 +89,21 @@ fn facts(record: &FlowRecord, details: Option<&FlowDetails>, now: Timestamp) -> 
         }
         @if let Some(arguments) = details.and_then(|details| details.arguments.as_ref()) {
             details { summary { "Arguments" } (json("Arguments", arguments)) }
+        }
+    }
+}
+
+/// The open questions that are answered on pages of their own.
+fn for_people(visit: Visit<'_>, questions: &[QuestionElsewhere]) -> Markup {
+    let open = || questions.iter().filter(|question| question.is_open && question.decision.is_none());
+    html! {
+        @if open().next().is_some() {
+            h2 { "Waits for a decision" }
+            ul .decisions {
+                @for question in open() {
+                    li { a href=(visit.link(&question::path(question))) { (Text(&question.message)) } }
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The pages, one module each, and the frame around them.
 
 pub(crate) mod flow;
+pub(crate) mod question;
 pub(crate) mod timeline;
 pub(crate) mod tries;
 pub(crate) mod waiting;

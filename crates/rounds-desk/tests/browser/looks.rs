@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{chromium::Browser, served::Served};
 
 impl Browser {
-    async fn picture(&self, name: &str) {
+    pub(crate) async fn picture(&self, name: &str) {
         let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
         let over = self.client.execute(wide, vec![]).await.unwrap();
         assert_eq!(over, json!(0), "{name} is wider than its window");

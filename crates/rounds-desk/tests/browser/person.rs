@@ -4,6 +4,35 @@ use serde_json::json;
 
 use crate::{chromium::Browser, served::Served};
 
+/// From the call to its result, with the approval of a person who finds the question on the first page.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_approves_a_call() {
+    let (served, browser) = (Served::shop().await, Browser::open().await);
+    browser.visit(&served.url("/")).await;
+    browser.shows("Live").await;
+    let pages = json!({"elicitation": {"url": {}}});
+    let client = rounds::test::Client::connect(served.server.clone(), rounds::Era::Modern, pages).await;
+    let asked = client.call("refund", json!({})).await.asked();
+    browser.shows("Refund 900 of order o-1?").await;
+    browser.follow("refund").await;
+    browser.follow("Refund 900 of order o-1?").await;
+    browser.find("//h1[normalize-space()='Refund 900 of order o-1?']").await;
+    for (theme, width) in [("dark", 380), ("light", 1200)] {
+        browser.look(theme, width).await;
+        browser.picture(&format!("approval-{theme}-{width}")).await;
+        browser.assert_accessible(&format!("an approval, {theme}, {width}")).await;
+    }
+    browser.press("Approve").await;
+    browser.shows("Approved by local").await;
+    browser.assert_accessible("a decision").await;
+    let retry = asked.retry().respond("approval", json!({"action": "accept"}));
+    assert_eq!(retry.send(&client).await.text(), "refunded, approved by local");
+    browser.follow("refund").await;
+    browser.shows("completed").await;
+    assert_eq!(served.actions.lock().unwrap().len(), 1);
+    browser.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_cancels_a_flow() {
     let (served, browser) = (Served::start().await, Browser::open().await);

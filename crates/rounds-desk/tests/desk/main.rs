@@ -6,6 +6,7 @@ mod injection;
 mod live;
 mod many;
 mod permissions;
+mod question;
 mod stage;
 mod trying;
 mod waiting;
