@@ -12,22 +12,7 @@ use crate::install::{self, starts};
 
 /// The cases, and how often each is repeated. Twice as many repetitions are counted as well, and the difference
 /// excludes the start-up.
-///
-/// `plain` is a call that asks nothing, and `pushes` the same with a stand-in for the handler's peer; without a transport,
-/// through the endpoint (`http`), and through rmcp's own HTTP service.
-const CASES: [(&str, u64); 11] = [
-    ("seal", 200),
-    ("open", 200),
-    ("guard", 100),
-    ("ask", 100),
-    ("durable", 100),
-    ("plain", 100),
-    ("pushes", 100),
-    ("http_plain", 100),
-    ("http_pushes", 100),
-    ("rmcp_plain", 100),
-    ("rmcp_pushes", 100),
-];
+const CASES: [(&str, u64); 5] = [("seal", 200), ("open", 200), ("guard", 100), ("ask", 100), ("durable", 100)];
 
 /// Tolerated difference from the recorded count, in per cent.
 ///

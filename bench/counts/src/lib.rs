@@ -2,8 +2,6 @@
 //!
 //! [`Server`] calls the handler as rmcp does, but without a transport, so that only our own instructions are counted.
 
-pub mod lanes;
-
 use rmcp::{
     RoleServer, ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},

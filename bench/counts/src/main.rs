@@ -8,7 +8,7 @@ mod hour;
 
 use std::{env, hint::black_box, process::ExitCode};
 
-use counts::{Server, Weather, lanes::Lane};
+use counts::{Server, Weather};
 use rounds::{KeyRing, Rounds, RoundsBuilder, test::Seal};
 
 /// Size in bytes of the handler's state, in the cases without a server.
@@ -25,12 +25,10 @@ fn main() -> ExitCode {
         ["guard", n] => times(n).map(|times| flows("guard", times)),
         ["ask", n] => times(n).map(|times| flows("ask", times)),
         ["durable", n] => times(n).map(|times| flows("durable", times)),
-        [case, n] if nothing_asked(case).is_some() => times(n).map(|times| calls(case, times)),
+        ["plain", n] => times(n).map(|times| calls(Rounds::builder(Weather::new()), times)),
+        ["pushes", n] => times(n).map(|times| calls(Rounds::builder(Weather::new()).pushes(), times)),
         _ => {
-            eprintln!(
-                "usage: counts seal|open|guard|ask|durable|plain|pushes|http_plain|http_pushes|rmcp_plain|rmcp_pushes \
-                 TIMES, or counts hour"
-            );
+            eprintln!("usage: counts seal|open|guard|ask|durable|plain|pushes TIMES, or counts hour");
             return ExitCode::from(2);
         }
     };
@@ -92,29 +90,10 @@ fn flows(tool: &'static str, times: usize) {
     });
 }
 
-/// A case in which nothing is asked: its lane, if it has one, and its server.
-fn nothing_asked(case: &str) -> Option<(Option<Lane>, RoundsBuilder<Weather>)> {
-    let builder = Rounds::builder(Weather::new());
-    let (lane, how) = match case.split_once('_') {
-        Some(("http", how)) => (Some(Lane::Endpoint), how),
-        Some(("rmcp", how)) => (Some(Lane::Rmcp), how),
-        _ => (None, case),
-    };
-    match how {
-        "plain" => Some((lane, builder)),
-        "pushes" => Some((lane, builder.pushes())),
-        _ => None,
-    }
-}
-
 /// Calls of a tool that asks nothing.
-fn calls(case: &str, times: usize) {
-    let Some((lane, builder)) = nothing_asked(case) else { return };
+fn calls(builder: RoundsBuilder<Weather>, times: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be built");
     runtime.block_on(async {
-        if let Some(lane) = lane {
-            return lane.calls(builder, times).await;
-        }
         let server = Server::start(builder.build().expect("the defaults fit together"));
         for _ in 0..times {
             server.plain().await;
