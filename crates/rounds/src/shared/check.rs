@@ -62,7 +62,6 @@ impl fmt::Display for InvalidAnswer {
 }
 
 /// Removes from an answer what the flat schema of its form describes, checked as [`Fields::check`] does.
-#[cfg(feature = "client")]
 pub(crate) fn check(schema: &JsonObject, content: &mut JsonObject) -> Result<JsonObject, InvalidAnswer> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let rules = properties.into_iter().flatten().map(|(name, field)| (name, |value| Rule::of(field).check(value)));
