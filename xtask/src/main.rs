@@ -46,7 +46,6 @@ Tasks:
   counts --write    The same, but record the counts
   hour              Simulate an hour of 2,000 calls per second with a ledger in memory, and check its memory
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with the expected ones
-  published         Wrap servers that other authors published on crates.io, and call them with clients of both eras
   upgrade           Build the previous release from the history, and let both releases serve the same flows
   package           Pack what is published, and run the unit tests of the packages outside of this repository
   phrases           Find phrases that make the prose hard to read, and print what to write instead
@@ -69,7 +68,6 @@ fn main() -> ExitCode {
         ["examples"] => examples(),
         ["hour"] => hour(),
         ["rmcp"] => rmcp(),
-        ["published"] => Ok(vec![published()]),
         ["upgrade"] => upgrade().map(|steps| [redis()].into_iter().chain(steps).collect()),
         ["package"] => package(),
         ["phrases"] => Ok(vec![phrases()]),
@@ -132,17 +130,8 @@ fn test() -> io::Result<Vec<Step>> {
         eprintln!("the history does not reach back to the previous release: `cargo xtask upgrade` is left out");
     }
     steps.extend(rmcp()?);
-    steps.push(published());
     steps.extend(interop::steps(&root(), &built, false));
     Ok(steps)
-}
-
-/// The step of `cargo xtask published`. The servers are built apart, so that their dependencies are not ours.
-fn published() -> Step {
-    Step::cargo(
-        "call servers of other authors, wrapped",
-        "test --quiet --locked --manifest-path interop/published/Cargo.toml --target-dir target/published",
-    )
 }
 
 /// The steps of `cargo xtask examples`. They are built as for the tests, so that nothing is compiled twice.
