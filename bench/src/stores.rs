@@ -169,8 +169,12 @@ impl Bare {
         for _ in 0..2 {
             match self {
                 Self::None => {}
-                Self::Sqlite(connection) => drop(sqlx::query(WRITE).bind(&VALUE[..]).execute(connection).await?),
-                Self::Postgres(connection) => drop(sqlx::query(WRITE).bind(&VALUE[..]).execute(connection).await?),
+                Self::Sqlite(connection) => {
+                    sqlx::query(WRITE).bind(&VALUE[..]).execute(connection).await?;
+                }
+                Self::Postgres(connection) => {
+                    sqlx::query(WRITE).bind(&VALUE[..]).execute(connection).await?;
+                }
                 Self::Redis(connection) => {
                     redis::cmd("SET").arg("bare").arg(&VALUE).exec_async(connection).await?;
                 }

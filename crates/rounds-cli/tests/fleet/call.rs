@@ -10,12 +10,12 @@ pub(crate) struct Call {
     method: &'static str,
     params: Value,
     /// Whether the client can poll tasks.
-    as_task: bool,
+    declaring_tasks: bool,
 }
 
 impl Call {
     pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Self { method, params, as_task: false }
+        Self { method, params, declaring_tasks: false }
     }
 
     pub(crate) fn tool(name: &str, arguments: &Value) -> Self {
@@ -39,14 +39,14 @@ impl Call {
     }
 
     /// The same from a client that can poll tasks.
-    pub(crate) fn as_task(mut self) -> Self {
-        self.as_task = true;
+    pub(crate) fn declaring_tasks(mut self) -> Self {
+        self.declaring_tasks = true;
         self
     }
 
     /// A request about a task.
     pub(crate) fn of_task(method: &'static str, id: &str) -> Self {
-        Self::new(method, json!({"taskId": id})).as_task()
+        Self::new(method, json!({"taskId": id})).declaring_tasks()
     }
 
     /// The same with answers to the questions of a task.
@@ -107,7 +107,7 @@ impl Call {
     fn message(&self) -> Value {
         let mut params = self.params.clone();
         let mut capabilities = json!({"elicitation": {"form": {}}});
-        if self.as_task {
+        if self.declaring_tasks {
             capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
         }
         params["_meta"] = json!({
