@@ -94,7 +94,11 @@ async fn reply(State(script): State<Arc<Script>>, headers: HeaderMap, body: Byte
             "ttlMs": 0, "cacheScope": "private",
             "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "raw", "version": "1"}},
         }}),
-        Some("tools/call" | "prompts/get" | "resources/read" | "tools/list") => {
+        Some("tasks/cancel") => {
+            script.heard.lock().unwrap().push(json!({"cancels": message["params"]["taskId"]}));
+            json!({"result": {"resultType": "complete"}})
+        }
+        Some("tools/call" | "prompts/get" | "resources/read" | "tools/list" | "tasks/get") => {
             script.heard.lock().unwrap().push(message["params"].clone());
             script.free.acquire().await.unwrap().forget();
             let mut replies = script.replies.lock().unwrap();

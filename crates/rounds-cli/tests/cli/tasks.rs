@@ -68,7 +68,7 @@ async fn ctrl_c_leaves_a_task_running_or_cancels_it() {
         let ended = screen.ended().await;
         assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{ended:?}");
         assert!(ended.stderr.ends_with(said), "{ended:?}");
-        let told = raw.heard().iter().any(|message| message["method"] == "tasks/cancel");
+        let told = raw.heard().iter().any(|heard| heard["cancels"] == "t-1");
         assert_eq!(told, cancels);
     }
 }

@@ -228,9 +228,8 @@ async fn a_thousand_tasks_over_restarts_are_charged_once_each_and_none_is_lost()
         person.unwrap();
     }
     let counted = persistently(&server, &Call::tool("airline_ledger", &json!({}))).await;
-    let counted = &counted["result"]["structuredContent"];
-    let charged = counted["charges"].as_u64().unwrap() - counted["duplicates"].as_u64().unwrap();
-    assert_eq!(charged, FLIGHTS as u64, "{counted}");
+    // A charge that was attempted again under its key, because of a kill before it was recorded, counts once.
+    assert_eq!(counted["result"]["structuredContent"]["charges"], FLIGHTS, "{counted}");
 }
 
 impl task::Airline for tokio::sync::RwLock<Server> {

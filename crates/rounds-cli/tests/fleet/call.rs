@@ -10,12 +10,12 @@ pub(crate) struct Call {
     method: &'static str,
     params: Value,
     /// Whether the client can poll tasks.
-    declaring_tasks: bool,
+    tasks: bool,
 }
 
 impl Call {
     pub(crate) fn new(method: &'static str, params: Value) -> Self {
-        Self { method, params, declaring_tasks: false }
+        Self { method, params, tasks: false }
     }
 
     pub(crate) fn tool(name: &str, arguments: &Value) -> Self {
@@ -39,14 +39,14 @@ impl Call {
     }
 
     /// The same from a client that can poll tasks.
-    pub(crate) fn declaring_tasks(mut self) -> Self {
-        self.declaring_tasks = true;
+    pub(crate) fn with_tasks(mut self) -> Self {
+        self.tasks = true;
         self
     }
 
     /// A request about a task.
     pub(crate) fn of_task(method: &'static str, id: &str) -> Self {
-        Self::new(method, json!({"taskId": id})).declaring_tasks()
+        Self::new(method, json!({"taskId": id})).with_tasks()
     }
 
     /// The same with answers to the questions of a task.
@@ -107,7 +107,7 @@ impl Call {
     fn message(&self) -> Value {
         let mut params = self.params.clone();
         let mut capabilities = json!({"elicitation": {"form": {}}});
-        if self.declaring_tasks {
+        if self.tasks {
             capabilities["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
         }
         params["_meta"] = json!({

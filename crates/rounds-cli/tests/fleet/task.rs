@@ -17,7 +17,7 @@ pub(crate) trait Airline: Sync {
 
 /// Books a flight. A client that is told of a booking has been charged for it once.
 pub(crate) async fn book(number: usize, airline: &impl Airline) {
-    let created = airline.send(Call::booking(number).declaring_tasks()).await;
+    let created = airline.send(Call::booking(number).with_tasks()).await;
     let id = created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned();
     loop {
         let got = airline.send(Call::of_task("tasks/get", &id)).await;

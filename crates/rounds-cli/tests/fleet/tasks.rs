@@ -76,7 +76,7 @@ async fn until_all(ended: &watch::Sender<usize>) {
 
 async fn a_task_whose_instance_is_killed_goes_on_at_another_unless_its_handler_lived_there(fleet: Fleet) {
     let begin = async |tool: &str| {
-        let created = fleet.send_to(0, &Call::weather(tool).declaring_tasks()).await.unwrap();
+        let created = fleet.send_to(0, &Call::weather(tool).with_tasks()).await.unwrap();
         created["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
     };
     let get = async |at, id: &str| fleet.send_to(at, &Call::of_task("tasks/get", id)).await.unwrap()["result"].clone();
