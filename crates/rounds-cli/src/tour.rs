@@ -160,7 +160,7 @@ async fn as_a_task(story: &mut Story) -> Result<(), Failure> {
         story.say("", &format!("input_required: {key} asks {}", request["params"]["message"]));
         let answer = json!({"taskId": id, "inputResponses": {key: yes()}});
         let updated = client.request("tasks/update", answer).await;
-        story.client(&format!("tasks/update {key}: {}", yes()));
+        story.client(&format!("tasks/update, with the answer to {key}"));
         story.server(plain(&updated.result()["resultType"]));
     }
     let done = polled(&client, &id, "completed").await;
