@@ -12,7 +12,7 @@ use tokio_util::either::Either;
 
 use super::{
     elsewhere::{ElsewherePlayer, RESULT_TOOL, result_tool},
-    engine::leg,
+    engine::{exchange::Exchange, leg},
     policy::gate::Era,
     rounds::Rounds,
     seal::envelope::Method,
@@ -292,9 +292,9 @@ impl<H: ServerHandler> Rounds<H> {
     }
 
     /// Plays calls whose questions may be answered elsewhere, if some may.
-    fn elsewhere_player(&self) -> Option<ElsewherePlayer<H>> {
+    fn elsewhere_player<X: Exchange>(&self) -> Option<ElsewherePlayer<X>> {
         let settings = self.elsewhere.clone()?;
-        Some(ElsewherePlayer { settings, core: self.core.clone(), handlers: self.handlers.clone() })
+        Some(ElsewherePlayer::new(settings, self.core.clone(), self.handlers.clone()))
     }
 
     fn has_result_tool(&self) -> bool {

@@ -135,6 +135,17 @@ async fn a_legacy_client_that_visits_pages_is_pushed_one_while_its_call_is_in_fl
 }
 
 #[tokio::test]
+async fn a_task_says_that_it_cannot_wait_for_a_decision() {
+    let (shop, clock) = (Shop::new(), Clock::new());
+    let tasks = rounds::tasks::Tasks::after(Duration::from_secs(60));
+    let server = builder(&shop, MemoryLedger::new(), &clock).tasks(tasks).build().unwrap();
+    let declared = json!({"elicitation": {"url": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let client = Client::connect(server, Era::Modern, declared).await;
+    let refused = client.call("refund", order()).await;
+    assert!(refused.is_tool_error() && refused.text().contains("Tasks::never()"), "{}", refused.text());
+}
+
+#[tokio::test]
 async fn the_tool_for_outcomes_is_listed_and_bound_to_the_principal() {
     let (shop, clock) = (Shop::new(), Clock::new());
     let server = builder(&shop, MemoryLedger::new(), &clock).principal(Principal::from_request).build().unwrap();

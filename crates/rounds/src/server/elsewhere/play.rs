@@ -46,23 +46,45 @@ use crate::{
     shared::{clock::BoxFuture, wire::EXPIRES_IN},
 };
 
+/// Plays a leg with the handler of a server. Behind a pointer, so that nothing here is compiled once for each server.
+type PlayLeg<X> = Box<
+    dyn Fn(X, RequestContext<RoleServer>) -> BoxFuture<'static, Result<<X as Exchange>::Response, ErrorData>>
+        + Send
+        + Sync,
+>;
+
 /// Everything that plays the legs of a call, owned.
-pub(crate) struct ElsewherePlayer<H> {
-    pub(crate) settings: Arc<ElsewhereService>,
-    pub(crate) core: Arc<Core>,
-    pub(crate) handlers: Handlers<H>,
+pub(crate) struct ElsewherePlayer<X: Exchange> {
+    settings: Arc<ElsewhereService>,
+    core: Arc<Core>,
+    leg: PlayLeg<X>,
 }
 
-impl<H: ServerHandler> ElsewherePlayer<H> {
+impl<X: Exchange> ElsewherePlayer<X> {
+    pub(crate) fn new<H: ServerHandler>(
+        settings: Arc<ElsewhereService>,
+        core: Arc<Core>,
+        handlers: Handlers<H>,
+    ) -> Self {
+        let server = (core.clone(), handlers);
+        let leg: PlayLeg<X> = Box::new(move |request, context| {
+            let (core, handlers) = server.clone();
+            Box::pin(async move { leg::play(&core, &handlers, request, context).await })
+        });
+        Self { settings, core, leg }
+    }
+
     /// Plays a leg, once the questions of its round are decided.
-    pub(crate) fn play<X: Exchange>(
+    pub(crate) fn play(
         self,
         request: X,
         context: RequestContext<RoleServer>,
     ) -> BoxFuture<'static, Result<X::Response, ErrorData>> {
         Box::pin(async move { self.go(request, context, None).await })
     }
+}
 
+impl ElsewherePlayer<CallToolRequestParams> {
     /// Plays the tool that fetches the outcome of a call that is kept.
     pub(crate) fn result(
         self,
@@ -94,9 +116,11 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
         context.extensions.insert(Continued);
         self.go(call, context, Some(reference)).await
     }
+}
 
+impl<X: Exchange> ElsewherePlayer<X> {
     /// Plays a leg. With a reference, the client does not wait for its own call.
-    async fn go<X: Exchange>(
+    async fn go(
         &self,
         mut request: X,
         mut context: RequestContext<RoleServer>,
@@ -111,7 +135,7 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
                 Found::Open(open) => return self.not_decided(*open, &envelope, request, &context, reference).await,
             }
         }
-        let played = leg::play(&self.core, &self.handlers, request.clone(), context.clone()).await?;
+        let played = (self.leg)(request.clone(), context.clone()).await?;
         self.deliver(played, request, context, reference).await
     }
 
@@ -127,7 +151,7 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
     }
 
     /// There is no decision yet: the client gets the same state back, or the reference of its call.
-    async fn not_decided<X: Exchange>(
+    async fn not_decided(
         &self,
         open: Open,
         envelope: &Envelope,
@@ -170,7 +194,7 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
     }
 
     /// Decides how the client waits for the decisions on what a leg asks.
-    async fn deliver<X: Exchange>(
+    async fn deliver(
         &self,
         played: X::Response,
         request: X,
@@ -194,7 +218,7 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
     }
 
     /// Pushes the questions to a client of the legacy era, and waits for the decisions while its call is in flight.
-    async fn push<X: Exchange>(
+    async fn push(
         &self,
         asks: InputRequiredResult,
         envelope: Envelope,
@@ -236,7 +260,7 @@ impl<H: ServerHandler> ElsewherePlayer<H> {
     }
 
     /// Keeps the call, and ends it with an error that has its reference.
-    async fn refer<X: Exchange>(
+    async fn refer(
         &self,
         asks: InputRequiredResult,
         span: Span,
