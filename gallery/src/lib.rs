@@ -12,6 +12,7 @@ mod delete_branch;
 mod deploy;
 mod old_style;
 mod orders;
+mod refund_large;
 mod refund_order;
 mod transfer;
 mod travel;
@@ -44,7 +45,7 @@ use rmcp::{
     service::RequestContext,
     tool, tool_handler, tool_router,
 };
-use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion};
+use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion, tasks::Tasks};
 use serde::{Deserialize, Serialize};
 
 use crate::{airline::InMemory, bank::BankInMemory};
@@ -62,7 +63,7 @@ pub fn rounds() -> RoundsBuilder<Gallery> {
 
 /// The same for a gallery that the caller has created.
 pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
-    let builder = Rounds::builder(gallery).pushes_for("delete_all");
+    let builder = Rounds::builder(gallery).pushes_for("delete_all").tasks_for("refund_large", Tasks::never());
     builder.legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push())
 }
 
@@ -124,6 +125,7 @@ impl Gallery {
             + Self::book_flight_tools()
             + Self::airline_tools()
             + Self::refund_order_tools()
+            + Self::refund_large_tools()
             + Self::transfer_tools()
             + Self::balance_tools()
     }

@@ -14,6 +14,7 @@ const RUNS: &[(&str, &str)] = &[
     ("basic", "basic"),
     ("basic_multiround", "basic_multiround"),
     ("refund_desk", "refund_desk"),
+    ("approval", "approval"),
     ("client_dual_path", "client_dual_path"),
     ("client_modern_only", "client_modern_only"),
     ("client_manual", "client_manual"),

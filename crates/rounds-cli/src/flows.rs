@@ -2,9 +2,10 @@
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
+use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 use rounds::{
-    FlowId, KeyRing,
+    FlowId, KeyRing, Principal,
+    elsewhere::{QuestionElsewhere, Verdict, Way},
     register::{FlowDetails, FlowQuery, FlowRecord, FlowStatus, FlowSummary, Flows},
     time::Timestamp,
 };
@@ -16,7 +17,8 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   rounds flows --store sqlite:rounds.db --key-file keys --status waiting
   rounds flows show 0123456789abcdef0123456789abcdef --store redis://127.0.0.1/ --key-file keys
-  rounds flows cancel 0123456789abcdef0123456789abcdef --store redis://127.0.0.1/ --key-file keys";
+  rounds flows cancel 0123456789abcdef0123456789abcdef --store redis://127.0.0.1/ --key-file keys
+  rounds flows decide 0123456789abcdef0123456789abcdef --approve --as grace --store sqlite:rounds.db --key-file keys";
 
 /// Which flows to list, and where they are.
 #[derive(Debug, Args)]
@@ -50,6 +52,33 @@ enum Command {
         /// The id of the flow, or its name in logs
         id: FlowId,
     },
+    /// Decide a question that is answered elsewhere, in the name of a person
+    ///
+    /// The person has to be one who may answer, by the rule of the question. The record says that the decision came from
+    /// the command line. A rule in the code of the server cannot be applied here.
+    #[command(verbatim_doc_comment, group(ArgGroup::new("verdict").required(true).args(["approve", "deny"])))]
+    Decide {
+        /// The id of the flow, or its name in logs
+        id: FlowId,
+        /// The key of the question, if the flow waits for several
+        #[arg(long, value_name = "KEY")]
+        question: Option<String>,
+        /// Approve
+        #[arg(long)]
+        approve: bool,
+        /// Deny
+        #[arg(long)]
+        deny: bool,
+        /// Why it is denied
+        #[arg(long, value_name = "TEXT", requires = "deny")]
+        reason: Option<String>,
+        /// The name of the person who decides
+        #[arg(long = "as", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        who: String,
+        /// A role that the person has. Can be repeated
+        #[arg(long, value_name = "ROLE")]
+        role: Vec<String>,
+    },
     /// Cancel a flow: its state is refused from then on, and its handler is dropped
     Cancel {
         /// The id of the flow, or its name in logs
@@ -57,7 +86,7 @@ enum Command {
     },
 }
 
-/// Lists, shows or cancels flows.
+/// Lists, shows, decides or cancels flows.
 pub(crate) async fn flows(options: Options) -> Result<ExitCode, Failure> {
     crate::log::to_stderr(None)?;
     let flows = options.open().await?;
@@ -65,6 +94,11 @@ pub(crate) async fn flows(options: Options) -> Result<ExitCode, Failure> {
         None => print(&options.list(&flows).await?)?,
         Some(Command::Show { id }) => print(&options.show(&flows, id).await?)?,
         Some(Command::Cancel { id }) => print(&cancel(&flows, id).await?)?,
+        Some(Command::Decide { id, question, approve, reason, who, role, .. }) => {
+            let verdict = if approve { Verdict::Approve } else { Verdict::deny_because(reason.unwrap_or_default()) };
+            let flows = flows.with_roles(move |_: &Principal| role.clone());
+            print(&decide(&flows, id, question.as_deref(), verdict, &who).await?)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -120,6 +154,28 @@ async fn cancel(flows: &Flows, id: FlowId) -> Result<String, Failure> {
         Some(before) if before.is_open() => Ok(format!("cancelled {id}\n")),
         Some(before) => Err(Failure::FlowEnded(before)),
     }
+}
+
+/// Decides the open question of a flow.
+async fn decide(flows: &Flows, id: FlowId, key: Option<&str>, verdict: Verdict, who: &str) -> Result<String, Failure> {
+    if flows.get(id).await?.is_none() {
+        return Err(Failure::NoFlow(id));
+    }
+    let questions = flows.questions(id).await?;
+    let is_meant = |question: &&QuestionElsewhere| key.is_none_or(|key| question.key == key);
+    let mut meant = questions.iter().filter(is_meant).rev();
+    let question = match (meant.next(), meant.any(|question| question.is_open)) {
+        (Some(_), true) => {
+            return Err(Failure::Usage(
+                "the flow waits for several questions: name one with --question KEY".to_owned(),
+            ));
+        }
+        (Some(question), false) => question,
+        (None, _) => return Err(Failure::Usage("the flow has no such question that is answered elsewhere".to_owned())),
+    };
+    let decided = if matches!(verdict, Verdict::Approve) { "approved" } else { "denied" };
+    flows.decide(question, verdict, &Principal::new(who), Way::CommandLine).await?;
+    Ok(format!("{decided} by {}: {}\n", clean::line(who), clean::line(&question.message)))
 }
 
 fn summary_json(flow: &FlowSummary) -> Value {

@@ -190,6 +190,8 @@ enum Failure {
     #[error(transparent)]
     Flows(#[from] rounds::register::FlowsError),
     #[error(transparent)]
+    Decide(#[from] rounds::elsewhere::DecideError),
+    #[error(transparent)]
     ChangeKeys(#[from] rounds::keys::ChangeKeysError),
     #[error("there is no flow {0} in this store")]
     NoFlow(rounds::FlowId),

@@ -20,7 +20,7 @@ use rmcp::{
     ServiceExt,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
-use rounds::{KeyRing, Principal, Rounds, format, http::Sessions, tasks::Tasks};
+use rounds::{KeyRing, Principal, Rounds, elsewhere::Elsewhere, format, http::Sessions, tasks::Tasks};
 use rounds_http::{Endpoint, Incoming, Port, Probes};
 use tokio::net::TcpListener;
 use tower_service::Service;
@@ -218,6 +218,8 @@ impl Options {
                 store.join(audience.unwrap_or(AUDIENCE), instance, &self.store_options).await?
             }
         };
+        // So that `refund_large` can ask, also where nothing outlasts the process.
+        builder = builder.register().elsewhere(Elsewhere::new().result_tool());
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
         builder = builder.limits(self.limits.limits().with_lease(self.lease)).format(self.format.into());
         if let Some(file) = key_file {

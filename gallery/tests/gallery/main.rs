@@ -9,6 +9,7 @@ mod deploy;
 mod forgery;
 mod no_way_back;
 mod old_style;
+mod refund_large;
 mod refund_order;
 mod resolve_work_item;
 mod shapes;

@@ -149,6 +149,30 @@ fn list_show_and_cancel(stage: &Stage) {
 }
 
 #[test]
+fn a_question_is_decided_from_another_process_once_and_by_its_rule() {
+    let stage = Stage::set("decide", "sqlite:{folder}/rounds.db");
+    let call = |tool: &str, arguments: &[&str]| {
+        said(&rounds(&[&["call", &stage.url, tool], arguments].concat()).output().unwrap())
+    };
+    let told = call("refund_large", &["order_id=ORD-7002", "amount=900"]);
+    let (_, reference) = told.split_once("The reference of this call is ").expect(&told);
+    let reference = format!("reference={}", reference.split('.').next().unwrap());
+    let waiting = stage.listed(&["--status", "waiting"]);
+    let id = waiting[0]["id"].as_str().unwrap();
+
+    let decide = |args: &[&str]| said(&stage.flows(&[&["decide", id], args].concat()));
+    assert!(decide(&["--as", "grace"]).contains("--approve"), "a verdict is required");
+    let denied = decide(&["--deny", "--reason", "too much", "--as", "grace"]);
+    assert_eq!(denied, "denied by grace: Refund 900 of ORD-7002?\n");
+    let second = decide(&["--approve", "--as", "alan"]);
+    assert!(second.contains("was decided before, by grace"), "{second}");
+    let fetched = call("flow_result", &[&reference]);
+    assert!(fetched.contains("Refund of ORD-7002 denied by grace: too much."), "{fetched}");
+    let unknown = said(&stage.flows(&["decide", &"0".repeat(32), "--approve", "--as", "grace"]));
+    assert!(unknown.contains("there is no flow"), "{unknown}");
+}
+
+#[test]
 fn what_is_missing_is_named() {
     for (args, word) in [
         (&["flows"][..], "--store URL"),
