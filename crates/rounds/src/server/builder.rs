@@ -15,6 +15,7 @@ use super::{
     engine::{
         admission::Admit,
         core::{Core, Entropy, Keys},
+        draining::Draining,
         frames::Frames,
         handlers::Handlers,
         register::Registering,
@@ -23,7 +24,6 @@ use super::{
     },
     flows::FlowsError,
     form::{FormSource, FormType, FormTypeError},
-    health::Draining,
     ledger::{Ledger, MemoryLedger},
     policy::{
         legacy::Legacy,

@@ -1,19 +1,10 @@
 //! Health: whether a server can serve legs, and how it stops without losing the flows whose handlers wait.
 
-use std::{
-    collections::HashSet,
-    fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use rmcp::ServerHandler;
-use tokio::sync::Notify;
 
-use super::{engine::core::Core, ledger::LedgerError, policy::error::FlowError, rounds::Rounds};
+use super::{engine::core::Core, ledger::LedgerError, rounds::Rounds};
 
 /// The health of a server, for probes and for its end. Made by [`Rounds::health`]; clones are of the same server.
 ///
@@ -114,90 +105,4 @@ pub enum NotReady {
     /// The relay has lost its connection: legs from other instances do not arrive.
     #[error("the relay is not connected: legs from other instances do not arrive here")]
     Relay,
-}
-
-/// Whether the server drains, and which targets have handlers that wait in memory.
-#[derive(Debug, Default)]
-pub(crate) struct Draining {
-    has_begun: AtomicBool,
-    /// Targets whose handlers have waited here.
-    waits: Mutex<HashSet<String>>,
-    /// Notified when there may be nothing left to wait for.
-    less: Notify,
-}
-
-impl Draining {
-    /// More targets than a server has; resources are counted by their URIs, which a client chooses.
-    const TARGETS: usize = 1000;
-
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
-    }
-
-    /// The last handler has gone, or a leg of another instance has ended.
-    pub(crate) fn may_be_done(&self) {
-        self.less.notify_waiters();
-    }
-
-    fn begin(&self) {
-        self.has_begun.store(true, Ordering::Relaxed);
-    }
-
-    /// A handler of this target waits.
-    pub(crate) fn waits(&self, target: &str) {
-        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waits.contains(target) && waits.len() < Self::TARGETS {
-            waits.insert(target.to_owned());
-        }
-    }
-
-    /// Whether a handler of this target has waited here.
-    fn has_waited(&self, target: &str) -> bool {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner).contains(target)
-    }
-}
-
-impl Core {
-    /// Checks that a handler may begin to wait here.
-    ///
-    /// # Errors
-    ///
-    /// [`FlowError::Retry`] while the server drains, or while the relay does not hear the other instances: legs that land
-    /// there could not reach the handler.
-    pub(crate) fn may_wait(&self) -> Result<(), FlowError> {
-        match (self.draining.has_begun(), self.is_heard()) {
-            (true, _) => Err(FlowError::retry(NotHere::Draining)),
-            (_, false) => Err(FlowError::retry(NotHere::Unheard)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks the same before the handler runs, if handlers of this target are known to wait.
-    pub(crate) fn may_start(&self, target: &str) -> Result<(), FlowError> {
-        self.may_wait().or_else(|error| if self.draining.has_waited(target) { Err(error) } else { Ok(()) })
-    }
-
-    /// Resolves when no handler waits, and no leg of another instance is served: what came of it is recorded then.
-    async fn until_none_waits(&self) {
-        loop {
-            let less = self.draining.less.notified();
-            if self.frames.count() == 0 && self.routes.taken().is_empty() {
-                return;
-            }
-            less.await;
-        }
-    }
-
-    fn is_heard(&self) -> bool {
-        self.relay.as_ref().is_none_or(|relay| relay.hears())
-    }
-}
-
-/// Reason why no handler begins to wait here.
-#[derive(Debug, thiserror::Error)]
-enum NotHere {
-    #[error("this instance is draining, and starts no call whose handler waits in memory")]
-    Draining,
-    #[error("the relay is not connected, so that legs from other instances could not reach a handler that waits here")]
-    Unheard,
 }

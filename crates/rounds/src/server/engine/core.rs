@@ -8,14 +8,13 @@ use std::sync::{
 use rmcp::{RoleServer, model::ErrorCode, service::RequestContext};
 
 use super::{
-    admission::Admit, frames::Frames, register::Registering, relay::Relay, route::Routes, task::TaskLeg,
-    texts::RecentTexts,
+    admission::Admit, draining::Draining, frames::Frames, register::Registering, relay::Relay, route::Routes,
+    task::TaskLeg, texts::RecentTexts,
 };
 #[cfg(feature = "http")]
 use crate::server::policy::places::Places;
 use crate::{
     server::{
-        health::Draining,
         ledger::Ledger,
         policy::{
             elsewhere::AskingElsewhere,

@@ -5,6 +5,7 @@ pub(crate) mod answer;
 mod claim;
 pub(crate) mod core;
 pub(crate) mod documents;
+pub(crate) mod draining;
 pub(crate) mod effects;
 pub(crate) mod elsewhere;
 pub(crate) mod exchange;
