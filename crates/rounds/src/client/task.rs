@@ -58,7 +58,7 @@ impl Task {
 }
 
 impl Pending {
-    /// The id of the task that the call has become, if it has. Such a call waits at the server, whoever answers it:
+    /// The id of the task that the call has become, if it has. Such a call waits at the server:
     /// [`send`](Self::send) brings the answers that there are, and returns what has come of it.
     pub fn task_id(&self) -> Option<&str> {
         self.task.as_deref().map(|task| &*task.id)

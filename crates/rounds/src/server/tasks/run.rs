@@ -14,7 +14,7 @@ use crate::server::engine::link::StatusLine;
 #[derive(Default)]
 pub(super) struct Runs(Arc<Mutex<HashMap<TaskKey, Arc<Live>>>>);
 
-/// A run, as those who do not own it see it.
+/// A run, seen from requests that do not own it.
 pub(super) struct Live {
     pub(super) key: TaskKey,
     pub(super) holder: Holder,

@@ -56,7 +56,7 @@ impl<H: ServerHandler> Player<H> {
         Ok(())
     }
 
-    /// Looks for such tasks from now on, as every instance does at random times.
+    /// Looks for such tasks from now on, at random times. Every instance does so.
     pub(super) fn sweep_from_now_on(&self, context: &RequestContext<RoleServer>) {
         let sweeps = &self.tasks.sweeps;
         if store::documents(&self.core).is_none()
