@@ -288,7 +288,12 @@ impl<H: ServerHandler> Rounds<H> {
     }
 
     fn player(&self, tasks: &Arc<TaskService>) -> Player<H> {
-        Player { tasks: tasks.clone(), core: self.core.clone(), handlers: self.handlers.clone() }
+        Player {
+            tasks: tasks.clone(),
+            core: self.core.clone(),
+            handlers: self.handlers.clone(),
+            elsewhere: self.elsewhere.clone(),
+        }
     }
 
     /// Plays calls whose questions may be answered elsewhere, if some may.

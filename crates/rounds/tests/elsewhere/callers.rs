@@ -1,6 +1,6 @@
 //! How the caller waits, by what its request declares.
 
-use rounds::Era;
+use rounds::{Era, tasks::Tasks};
 
 use super::*;
 
@@ -134,15 +134,55 @@ async fn a_legacy_client_that_visits_pages_is_pushed_one_while_its_call_is_in_fl
     }
 }
 
+/// A server whose calls become tasks, and a client that can poll them and nothing else.
+async fn polled(tasks: Tasks) -> (Setup, Client) {
+    let (shop, ledger, clock) = (Shop::new(), MemoryLedger::new(), Clock::new());
+    let server = builder(&shop, ledger.clone(), &clock).tasks(tasks).build().unwrap();
+    let declared = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let client = Client::connect(server.clone(), Era::Modern, declared).await;
+    (Setup { shop, ledger, clock, server }, client)
+}
+
+/// Polls until the task says this of its status, and returns the task.
+async fn poll(client: &Client, id: &Value, says: impl Fn(&Value) -> bool) -> Value {
+    for _ in 0..1000 {
+        let task = client.request("tasks/get", json!({"taskId": id})).await.result().clone();
+        if says(&task) {
+            return task;
+        }
+        settle().await;
+    }
+    panic!("the task never comes there");
+}
+
 #[tokio::test]
-async fn a_task_says_that_it_cannot_wait_for_a_decision() {
-    let (shop, clock) = (Shop::new(), Clock::new());
-    let tasks = rounds::tasks::Tasks::after(Duration::from_secs(60));
-    let server = builder(&shop, MemoryLedger::new(), &clock).tasks(tasks).build().unwrap();
-    let declared = json!({"elicitation": {"url": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
-    let client = Client::connect(server, Era::Modern, declared).await;
-    let refused = client.call("refund", order()).await;
-    assert!(refused.is_tool_error() && refused.text().contains("Tasks::never()"), "{}", refused.text());
+async fn a_task_works_while_it_waits_for_the_decision_and_says_what_it_waits_for() {
+    for (tool, tasks) in SHAPES.into_iter().flat_map(|tool| [(tool, Tasks::at_once()), (tool, Tasks::after(DAY))]) {
+        let (setup, client) = polled(tasks).await;
+        let created = client.call(tool, order()).await.result().clone();
+        assert_eq!(created["resultType"], "task", "{tool} {tasks:?}: {created}");
+        let waits = poll(&client, &created["taskId"], |task| task["statusMessage"].is_string()).await;
+        assert_eq!(waits["status"], "working", "{tool} {tasks:?}");
+        assert_eq!(waits["statusMessage"], "Another person has to decide: Refund 900 of o-1?", "{tool} {tasks:?}");
+        setup.decide(Verdict::Approve).await;
+        let ended = poll(&client, &created["taskId"], |task| task["status"] == "completed").await;
+        assert_eq!(ended["result"]["content"][0]["text"], "approved by grace", "{tool} {tasks:?}");
+        assert_eq!(setup.shop.refunds(), 1, "{tool} {tasks:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_task_withdraws_its_question() {
+    let (setup, client) = polled(Tasks::at_once()).await;
+    let created = client.call("refund", order()).await.result().clone();
+    poll(&client, &created["taskId"], |task| task["statusMessage"].is_string()).await;
+    let question = setup.question().await;
+    let cancelled = client.request("tasks/cancel", json!({"taskId": created["taskId"]})).await;
+    assert_eq!(cancelled.result(), &json!({"resultType": "complete"}));
+    poll(&client, &created["taskId"], |task| task["status"] == "cancelled").await;
+    let decided = setup.server.flows().decide(&question, Verdict::Approve, &grace(), Way::Library).await;
+    assert!(decided.is_err(), "{decided:?}");
+    assert_eq!(setup.shop.refunds(), 0);
 }
 
 #[tokio::test]

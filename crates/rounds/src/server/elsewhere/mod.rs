@@ -12,7 +12,7 @@ mod wait;
 
 pub(crate) use self::{
     kept::{RESULT_TOOL, result_tool},
-    play::ElsewherePlayer,
+    play::{ElsewherePlayer, awaited},
 };
 
 use std::{fmt, sync::Arc, time::Duration};

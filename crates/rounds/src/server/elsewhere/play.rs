@@ -82,6 +82,27 @@ impl<X: Exchange> ElsewherePlayer<X> {
     ) -> BoxFuture<'static, Result<X::Response, ErrorData>> {
         Box::pin(async move { self.go(request, context, None).await })
     }
+
+    /// Plays a leg of a task, which waits for the decisions on its round for as long as its flow may take. What the leg
+    /// asks then is left to the task.
+    pub(crate) fn play_in_task(
+        self,
+        mut request: X,
+        mut context: RequestContext<RoleServer>,
+    ) -> BoxFuture<'static, Result<X::Response, ErrorData>> {
+        Box::pin(async move {
+            if let Some(envelope) = self.waits_elsewhere(&mut request, &context) {
+                let found = self.decisions(&envelope, envelope.span.deadline.since(self.core.now()), &context).await;
+                if context.ct.is_cancelled() {
+                    self.withdraw(&envelope).await;
+                }
+                if let Found::Decided(answers) = found? {
+                    context.extensions.insert(Decisions::new(&envelope, answers));
+                }
+            }
+            (self.leg)(request, context).await
+        })
+    }
 }
 
 impl ElsewherePlayer<CallToolRequestParams> {
@@ -126,8 +147,7 @@ impl<X: Exchange> ElsewherePlayer<X> {
         mut context: RequestContext<RoleServer>,
         reference: Option<Reference>,
     ) -> Result<X::Response, ErrorData> {
-        let envelope = leg::peek(&self.core, &mut request, &context).filter(|envelope| waits_elsewhere(envelope));
-        if let Some(envelope) = envelope {
+        if let Some(envelope) = self.waits_elsewhere(&mut request, &context) {
             let hold = self.settings.hold;
             match self.decisions(&envelope, hold, &context).await? {
                 Found::Decided(answers) => drop(context.extensions.insert(Decisions::new(&envelope, answers))),
@@ -137,6 +157,18 @@ impl<X: Exchange> ElsewherePlayer<X> {
         }
         let played = (self.leg)(request.clone(), context.clone()).await?;
         self.deliver(played, request, context, reference).await
+    }
+
+    /// The state of this leg, if its round waits for decisions.
+    fn waits_elsewhere(&self, request: &mut X, context: &RequestContext<RoleServer>) -> Option<Box<Envelope>> {
+        leg::peek(&self.core, request, context).filter(|envelope| waits_elsewhere(envelope))
+    }
+
+    /// Withdraws the questions of a call that was cancelled: they can no longer be decided.
+    async fn withdraw(&self, envelope: &Envelope) {
+        if let Err(error) = self.flows().cancel(envelope.flow.in_ledger(), "its task was cancelled").await {
+            tracing::warn!(target: "rounds", %error, "the questions of a cancelled task could not be withdrawn");
+        }
     }
 
     async fn decisions(
@@ -312,6 +344,13 @@ fn asks_here(peer: &Peer, asks: &InputRequiredResult) -> bool {
     let reaches = peer.era == Era::Modern || peer.back_channel;
     let requests = asks.input_requests.iter().flat_map(|requests| requests.values());
     reaches && peer.can(QuestionKind::Url) && requests.map(address).all(|address| !address.is_empty())
+}
+
+/// What a call waits for, if it asks what is decided elsewhere: in words for its caller.
+pub(crate) fn awaited(asks: &InputRequiredResult) -> Option<String> {
+    let requests = asks.input_requests.as_ref().filter(|requests| are_elsewhere(requests))?;
+    let questions: Vec<_> = requests.values().map(message).collect();
+    Some(format!("Another person has to decide: {}", questions.join(" ")))
 }
 
 fn address(request: &InputRequest) -> &str {

@@ -52,7 +52,7 @@ impl StatusLine {
     }
 
     /// Shows this text, and returns whether the client gets no notification of it.
-    fn show(&self, text: Option<&str>) -> bool {
+    pub(crate) fn show(&self, text: Option<&str>) -> bool {
         if let Some(text) = text {
             *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut(text).into_owned());
         }

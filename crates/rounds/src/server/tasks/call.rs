@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     server::{
+        elsewhere::{ElsewherePlayer, ElsewhereService, awaited},
         engine::{core::Core, handlers::Handlers, leg, link::StatusLine, task::TaskLeg},
         ledger::LedgerError,
         policy::principal::Principal,
@@ -70,6 +71,15 @@ pub(crate) struct Player<H> {
     pub(crate) tasks: Arc<TaskService>,
     pub(crate) core: Arc<Core>,
     pub(crate) handlers: Handlers<H>,
+    /// None if no question is answered elsewhere.
+    pub(crate) elsewhere: Option<Arc<ElsewhereService>>,
+}
+
+impl<H> Clone for Player<H> {
+    fn clone(&self) -> Self {
+        let Self { tasks, core, handlers, elsewhere } = self;
+        Self { tasks: tasks.clone(), core: core.clone(), handlers: handlers.clone(), elsewhere: elsewhere.clone() }
+    }
 }
 
 /// A run that is about to begin.
@@ -103,12 +113,15 @@ impl<H: ServerHandler> Player<H> {
         if let Some(first) = &first {
             context.extensions.insert(first.clone());
         }
-        let until = until(&self.core, &request);
+        let until = deadline(&self.core, &request);
         let mut leg = self.leg(request.clone(), context.clone());
         if !after.is_zero()
             && let Some(ended) = in_time(&self.core, after, &mut leg, &client, &context.ct).await
         {
-            return ended;
+            if !asks_elsewhere(&ended) {
+                return ended;
+            }
+            leg = Box::pin(ready(ended));
         }
         let mut record = Record::new(caller.as_ref(), request, capabilities(&context), self.core.now(), until);
         if let Some(first) = first {
@@ -185,13 +198,13 @@ impl<H: ServerHandler> Player<H> {
         context.ct = CancellationToken::new();
         let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), status));
         let (request, until) = (record.request(leg), record.until);
-        let player = Self { tasks: self.tasks.clone(), core: self.core.clone(), handlers: self.handlers.clone() };
+        let player = self.clone();
         let leg = player.leg(request, context.clone());
         tokio::spawn(player.follow(running, until, context, leg));
     }
 
     /// Plays legs until the task has ended or asks.
-    async fn follow(self, run: Running, until: Timestamp, context: RequestContext<RoleServer>, mut leg: LegFuture) {
+    async fn follow(self, run: Running, mut until: Timestamp, context: RequestContext<RoleServer>, mut leg: LegFuture) {
         let mut retries = 0;
         loop {
             let ended = self.attend(&run, until, leg).await;
@@ -204,13 +217,17 @@ impl<H: ServerHandler> Player<H> {
                 ended => self.settle(&run, until, ended).await,
             };
             let Some(request) = next else { return };
+            until = deadline(&self.core, &request);
             leg = self.leg(request, context.clone());
         }
     }
 
     fn leg(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> LegFuture {
         let (core, handlers) = (self.core.clone(), self.handlers.clone());
-        Box::pin(async move { leg::play(&core, &handlers, request, context).await })
+        match self.elsewhere.clone() {
+            Some(elsewhere) => ElsewherePlayer::new(elsewhere, core, handlers).play_in_task(request, context),
+            None => Box::pin(async move { leg::play(&core, &handlers, request, context).await }),
+        }
     }
 
     /// Waits for the end of a leg, for its deadline, and after a cancellation for the grace period. Keeps the lease
@@ -276,10 +293,17 @@ impl<H: ServerHandler> Player<H> {
     async fn settle(&self, run: &Running, until: Timestamp, ended: Ended) -> Option<CallToolRequestParams> {
         let outcome = ended.outcome(run.cancel.is_cancelled());
         let outcome = match outcome {
-            Outcome::Asks(asks) => match opened(&self.core, asks.request_state.as_deref()) {
-                Some((_, span)) => Settled::Asks(asks, span),
-                None => Settled::Ends(Stage::Failed(internal("the questions have no state of this server"))),
-            },
+            Outcome::Asks(mut asks) => {
+                // What is decided elsewhere is not asked of the client: the next leg waits for it.
+                if let Some(awaited) = awaited(&asks) {
+                    run.status.show(Some(&awaited));
+                    asks.input_requests = None;
+                }
+                match opened(&self.core, asks.request_state.as_deref()) {
+                    Some((_, span)) => Settled::Asks(asks, span),
+                    None => Settled::Ends(Stage::Failed(internal("the questions have no state of this server"))),
+                }
+            }
             Outcome::Withdrawn(asks) => {
                 self.abort(asks.request_state.as_deref()).await;
                 Settled::Ends(Stage::Cancelled)
@@ -411,6 +435,11 @@ async fn called(leg: &mut LegFuture, first: &TaskLeg) -> Option<Played> {
     .await
 }
 
+/// Whether a leg asks what is decided elsewhere: its client would wait for that, and polls instead.
+fn asks_elsewhere(played: &Played) -> bool {
+    matches!(played, Ok(CallToolResponse::InputRequired(asks)) if awaited(asks).is_some())
+}
+
 /// The response of a leg, if it comes in this time.
 async fn in_time(
     core: &Core,
@@ -457,7 +486,7 @@ fn opened(core: &Core, state: Option<&str>) -> Option<(FlowId, Span)> {
 }
 
 /// The deadline of the flow that this request begins or goes on with.
-fn until(core: &Core, request: &CallToolRequestParams) -> Timestamp {
+fn deadline(core: &Core, request: &CallToolRequestParams) -> Timestamp {
     let going_on = opened(core, request.request_state.as_deref());
     going_on.map_or_else(|| core.now() + core.lifetimes.flow(&request.name), |(_, span)| span.deadline)
 }

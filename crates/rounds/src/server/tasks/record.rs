@@ -221,6 +221,7 @@ impl Record {
             return None;
         }
         let leg = NextLeg { state: asks.request_state, answers: InputResponses::new() };
+        self.until = span.deadline;
         self.enter(Stage::Working(leg.clone()), now);
         Some(leg)
     }

@@ -19,6 +19,7 @@ use super::{
     table::TaskKey,
 };
 use crate::server::{
+    elsewhere::ElsewhereService,
     engine::{core::Core, handlers::Handlers},
     ledger::documents::DocumentKind,
 };
@@ -69,6 +70,7 @@ impl<H: ServerHandler> Player<H> {
             tasks: Arc::downgrade(&self.tasks),
             core: Arc::downgrade(&self.core),
             handlers: self.handlers.clone(),
+            elsewhere: self.elsewhere.clone(),
             peer: context.peer.clone(),
         };
         let (over, clock, lease) = (self.tasks.over.clone(), self.core.clock.clone(), self.core.limits.lease);
@@ -116,6 +118,7 @@ struct Sweeper<H> {
     tasks: Weak<TaskService>,
     core: Weak<Core>,
     handlers: Handlers<H>,
+    elsewhere: Option<Arc<ElsewhereService>>,
     /// The peer of a request that has ended: a leg needs one, and what is sent through it is lost.
     peer: Peer<RoleServer>,
 }
@@ -123,7 +126,7 @@ struct Sweeper<H> {
 impl<H: ServerHandler> Sweeper<H> {
     fn player(&self) -> Option<Player<H>> {
         let (tasks, core) = (self.tasks.upgrade()?, self.core.upgrade()?);
-        Some(Player { tasks, core, handlers: self.handlers.clone() })
+        Some(Player { tasks, core, handlers: self.handlers.clone(), elsewhere: self.elsewhere.clone() })
     }
 
     /// The context of a leg that no request of its caller brings.

@@ -22,9 +22,6 @@ use crate::{
     shared::clock::Timestamp,
 };
 
-const IN_TASK: &str =
-    "a task cannot wait for an answer from elsewhere: set `Tasks::never()` for this tool with `tasks_for`";
-
 /// The state that a request brings, if it opens and is bound to this request.
 pub(crate) fn peek<X: Exchange>(
     core: &std::sync::Arc<Core>,
@@ -68,9 +65,6 @@ impl Leg<'_> {
             return Ok(None);
         }
         let asking = self.core.elsewhere.as_ref().ok_or(FlowError::NotElsewhere)?;
-        if self.in_task {
-            return Err(FlowError::failed(IN_TASK));
-        }
         let (now, flow, round) = (self.core.now(), self.round.claim().flow, self.round.next().number);
         let mut last = now;
         for (key, request) in requests.iter_mut() {

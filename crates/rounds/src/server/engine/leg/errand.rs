@@ -41,8 +41,8 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let round = RoundId::UNKNOWN;
-    let (principal, known, identity, continued, in_task) = (None, false, Identity::None, false, false);
-    let mut leg = Leg { core, binding, principal, peer, over_http, round, known, identity, continued, in_task };
+    let (principal, known, identity, continued) = (None, false, Identity::None, false);
+    let mut leg = Leg { core, binding, principal, peer, over_http, round, known, identity, continued };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {

@@ -46,7 +46,7 @@ use super::{
     exchange::{Exchange, Response},
     handlers::Handlers,
     journal::Journal,
-    link::{Link, StatusLine},
+    link::Link,
     stop::{Stop, not_spilled},
     view::RoundId,
 };
@@ -114,8 +114,6 @@ struct Leg<'a> {
     identity: Identity,
     /// Whether the server plays it itself, so that the client need not be of the modern era.
     continued: bool,
-    /// Whether its call is or may become a task.
-    in_task: bool,
 }
 
 impl<'a> Leg<'a> {
@@ -136,7 +134,6 @@ impl<'a> Leg<'a> {
             known: false,
             identity: Identity::None,
             continued: core.elsewhere.is_some() && context.extensions.get::<Continued>().is_some(),
-            in_task: core.elsewhere.is_some() && context.extensions.get::<StatusLine>().is_some(),
         }
     }
 
