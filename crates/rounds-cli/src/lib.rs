@@ -6,6 +6,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `desk` | the desk at the root of `rounds serve --http` |
 //! | `redis` | `rounds serve --redis`: several instances that share a Redis |
 //! | `sql` | `rounds serve --data` and `--store` with SQLite and Postgres; it needs Rust 1.94 |
 //! | `tls` | `https://` URLs for `rounds call` and `rounds resume`, and `rediss://` URLs for `rounds serve` |
@@ -19,6 +20,8 @@ mod connection;
 mod conversation;
 mod crowd;
 mod data;
+#[cfg_attr(not(feature = "desk"), path = "no_desk.rs")]
+mod desk;
 mod duration;
 mod ending;
 mod features;

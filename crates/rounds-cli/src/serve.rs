@@ -29,6 +29,7 @@ use crate::{
     Failure,
     crowd::CrowdOptions,
     data::Data,
+    desk::{DeskParts, DeskService},
     duration,
     ending::{self, Signals},
     keys::AUDIENCE,
@@ -67,7 +68,7 @@ Three instances of one server, any of which can serve any leg (or with --store p
   rounds serve --http 127.0.0.1:8002 --store redis://127.0.0.1/ --key-file keys --instance b
   rounds serve --http 127.0.0.1:8003 --store redis://127.0.0.1/ --key-file keys --instance c"#;
 
-/// The path of the MCP endpoint, the only one that is served beside probes.
+/// The path of the MCP endpoint. Probes and the desk have all others.
 const PATH: &str = "/mcp";
 
 /// How long requests in flight may continue after the server has drained.
@@ -82,8 +83,14 @@ pub(crate) struct Options {
     /// Port 0 chooses a free port; `listening on http://ADDR/mcp` on stderr names it. On a loopback
     /// address, requests for a loopback host are served. On any other address, --host or --any-host
     /// is required. Requests from web pages of other origins are rejected.
+    ///
+    /// On a loopback address the desk is served at http://ADDR/: a page that shows what waits, and where
+    /// you can try the tools. The server then keeps a register.
     #[arg(long, value_name = "ADDR", verbatim_doc_comment)]
     http: Option<String>,
+    /// Do not serve the desk
+    #[arg(long, conflicts_with = "stdio")]
+    no_desk: bool,
     /// Serve requests for this host: a name or an address, with or without a port. Can be repeated
     ///
     /// This stops web pages from reaching the server through a host name of their own (DNS rebinding).
@@ -193,23 +200,30 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     crate::log::to_stderr(options.instance.as_deref())?;
     let data = options.data.as_deref().map(Data::open).transpose()?;
     let key_file = options.key_file.clone().or_else(|| data.as_ref().map(Data::keys));
-    let server = options.build(key_file.as_deref(), data.as_ref().map(Data::store)).await?;
+    let desk = options.desk();
+    let server = options.build(key_file.as_deref(), data.as_ref().map(Data::store), desk.as_ref()).await?;
     // Before the server is announced, so that no signal is missed.
     if let Some(file) = key_file {
         Reload::listen(file)?.start(server.clone());
     }
-    let hosts = Hosts { named: options.host, any: options.any_host };
-    match options.http {
-        Some(address) => {
-            let (header, crowd) = (options.principal_header, &options.crowd);
-            serve_http(server, address, hosts, options.http_stack, header, crowd, options.drain).await
-        }
+    match options.http.clone() {
+        Some(address) => options.serve_http(server, desk, address).await,
         None => serve_stdio(server, options.drain).await,
     }
 }
 
 impl Options {
-    async fn build(&self, key_file: Option<&Path>, data: Option<StoreUrl>) -> Result<Rounds<Gallery>, Failure> {
+    /// What the desk needs, if this build has one and it is wanted.
+    fn desk(&self) -> Option<DeskParts> {
+        (self.http.is_some() && !self.no_desk).then(DeskParts::default)
+    }
+
+    async fn build(
+        &self,
+        key_file: Option<&Path>,
+        data: Option<StoreUrl>,
+        desk: Option<&DeskParts>,
+    ) -> Result<Rounds<Gallery>, Failure> {
         let audience = self.audience.as_deref();
         let mut builder = match self.store.as_ref().or(data.as_ref()) {
             None => gallery::rounds(),
@@ -234,7 +248,45 @@ impl Options {
         if let Some(audience) = audience {
             builder = builder.audience(audience);
         }
+        if let Some(desk) = desk {
+            builder = desk.prepare(builder);
+        }
         Ok(builder.build()?)
+    }
+
+    async fn serve_http(
+        self,
+        server: Rounds<Gallery>,
+        desk: Option<DeskParts>,
+        address: String,
+    ) -> Result<(), Failure> {
+        let (listener, local) = bind(address).await?;
+        // Before the server is announced, so that no signal is missed.
+        let signals = Signals::listen()?;
+        let config = self.crowd.configure(StreamableHttpServerConfig::default().with_json_response(true));
+        let config = Hosts { named: self.host, any: self.any_host }.configure(config, local)?;
+        let desk = desk.and_then(|desk| desk.open(&server, local));
+        announce(local);
+        if desk.is_some() {
+            crate::desk::announce(local);
+        }
+
+        let health = server.health();
+        let port = match &desk {
+            Some(_) => Port::at_every_path(listener),
+            None => Port::new(listener, PATH),
+        };
+        let port = self.crowd.set_up(port.with_drain(IN_FLIGHT)).with_probes(Probes::new(health.clone()));
+        let stack = match self.http_stack {
+            HttpStack::Rounds => Stack::Rounds(self.crowd.limit(Endpoint::new(&server, config))),
+            HttpStack::Rmcp => Stack::Rmcp(server.streamable_http(config)),
+        };
+        let service = Identified { header: self.principal_header, stack, desk };
+        ending::until_ended(signals, health, self.drain, async |told| {
+            port.serve(service, async { _ = told.await }).await;
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -252,36 +304,6 @@ async fn serve_stdio(server: Rounds<Gallery>, drain: Duration) -> Result<(), Fai
             ended = conversation => ended,
             _ = told => Ok(()),
         }
-    })
-    .await
-}
-
-async fn serve_http(
-    server: Rounds<Gallery>,
-    address: String,
-    hosts: Hosts,
-    stack: HttpStack,
-    principal_header: Option<HeaderName>,
-    crowd: &CrowdOptions,
-    drain: Duration,
-) -> Result<(), Failure> {
-    let (listener, local) = bind(address).await?;
-    // Before the server is announced, so that no signal is missed.
-    let signals = Signals::listen()?;
-    let config = crowd.configure(StreamableHttpServerConfig::default().with_json_response(true));
-    let config = hosts.configure(config, local)?;
-    announce(local);
-
-    let health = server.health();
-    let port = crowd.set_up(Port::new(listener, PATH).with_drain(IN_FLIGHT)).with_probes(Probes::new(health.clone()));
-    let header = principal_header;
-    let stack = match stack {
-        HttpStack::Rounds => Stack::Rounds(crowd.limit(Endpoint::new(&server, config))),
-        HttpStack::Rmcp => Stack::Rmcp(server.streamable_http(config)),
-    };
-    ending::until_ended(signals, health, drain, async |told| {
-        port.serve(Identified { header, stack }, async { _ = told.await }).await;
-        Ok(())
     })
     .await
 }
@@ -345,6 +367,8 @@ struct Identified {
     /// Without one, no request has a principal.
     header: Option<HeaderName>,
     stack: Stack,
+    /// Serves all other paths.
+    desk: Option<DeskService>,
 }
 
 /// One type for either stack, so that what serves connections is compiled once.
@@ -355,7 +379,7 @@ enum Stack {
 }
 
 type BoxResponse = Response<BoxBody<Bytes, Infallible>>;
-type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
+pub(crate) type Responding = Pin<Box<dyn Future<Output = Result<BoxResponse, Infallible>> + Send>>;
 
 impl Service<Request<Incoming>> for Identified {
     type Response = BoxResponse;
@@ -390,6 +414,9 @@ impl Service<Request<Incoming>> for Identified {
                     return Box::pin(ready(Ok(response)));
                 }
             }
+        }
+        if let Some(desk) = self.desk.as_mut().filter(|_| request.uri().path() != PATH) {
+            return desk.call(request);
         }
         match &mut self.stack {
             Stack::Rounds(endpoint) => endpoint.call(request),

@@ -186,6 +186,10 @@ fn next_command(story: &mut Story, began: Instant) {
     story.line(&story.paint.bold(&format!("{program} serve --http 127.0.0.1:8000")));
     story.line(&story.paint.dim("and from another terminal, to answer its question:"));
     story.line(&story.paint.bold(&format!("{program} call http://127.0.0.1:8000/mcp weather_h location=Tokyo")));
+    if cfg!(feature = "desk") {
+        story.line(&story.paint.dim("or open it in a browser, to see what waits and to try every tool:"));
+        story.line(&story.paint.bold("http://127.0.0.1:8000/"));
+    }
     story.line("");
     story.line(&story.paint.dim(&format!("All of this happened in the last {} ms.", began.elapsed().as_millis())));
 }

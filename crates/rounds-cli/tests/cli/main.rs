@@ -5,6 +5,7 @@
 mod call;
 mod call_bad;
 mod call_http;
+mod desk;
 mod help;
 mod invariant;
 mod keys;

@@ -17,6 +17,9 @@ use tokio::{
 /// Far longer than any step takes, also on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// How the line begins that says where the desk is. It is not a line of the log.
+const DESK: &str = "open http://";
+
 pub(crate) async fn in_time<F: Future>(what: &str, future: F) -> F::Output {
     timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
@@ -106,6 +109,16 @@ impl Server {
 
     /// The next line of its log.
     pub(crate) async fn logged(&mut self) -> String {
+        loop {
+            let line = self.line().await;
+            if !line.starts_with(DESK) {
+                return line;
+            }
+        }
+    }
+
+    /// The next line on stderr.
+    pub(crate) async fn line(&mut self) -> String {
         in_time("a line of the log", self.stderr.next_line()).await.unwrap().expect("one more line")
     }
 
@@ -132,8 +145,10 @@ impl Server {
         let mut stderr = String::new();
         let status = in_time("the end", async {
             while let Some(line) = self.stderr.next_line().await.unwrap() {
-                stderr.push_str(&line);
-                stderr.push('\n');
+                if !line.starts_with(DESK) {
+                    stderr.push_str(&line);
+                    stderr.push('\n');
+                }
             }
             self.child.wait().await.unwrap()
         });

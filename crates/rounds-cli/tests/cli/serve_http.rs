@@ -51,7 +51,7 @@ async fn the_name_of_a_request_cannot_pass_for_a_line_of_the_log() {
 
 #[tokio::test]
 async fn only_mcp_is_served_and_only_to_loopback_hosts() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&["--no-desk"]).await;
     let root = rounds_testkit::http_client().get(server.url.strip_suffix("/mcp").unwrap()).send().await.unwrap();
     assert_eq!(root.status(), 404);
     assert_eq!(post(&server, first(), &[("Host", "evil.example")]).await.status(), 403);

@@ -83,6 +83,12 @@ impl Server {
         assert!(std::process::Command::new("kill").args(["-KILL", &id]).status().unwrap().success());
     }
 
+    /// A page of its desk.
+    async fn desk(&self, path: &str) -> String {
+        let url = format!("{}{path}", self.url.strip_suffix("/mcp").unwrap());
+        self.http.get(url).send().await.unwrap().text().await.unwrap()
+    }
+
     async fn kill(mut self) {
         self.process.kill().await.unwrap();
     }
@@ -123,6 +129,21 @@ async fn a_folder_is_all_that_a_restart_needs() {
     assert_eq!(text(&server.send(&used.metric(&asked)).await), METRIC, "a retry gets the reply of before");
     let other = used.accepted(&asked, "units", json!("imperial"));
     assert!(is_frozen(&server.send(&other).await), "a token that was used before the restart is used");
+}
+
+#[tokio::test]
+async fn what_the_desk_shows_survives_a_restart() {
+    let folder = Folder::new();
+    let args = ["--data", folder.path()];
+    let server = Server::start(&args).await;
+    server.send(&Call::weather("weather_i")).await;
+    let page = server.desk("/").await;
+    assert!(page.contains(">weather_i</a>") && page.contains("Which units?"), "{page}");
+    server.kill().await;
+
+    let server = Server::start(&args).await;
+    let page = server.desk("/").await;
+    assert!(page.contains(">weather_i</a>") && page.contains("Which units?"), "{page}");
 }
 
 #[tokio::test]

@@ -32,7 +32,8 @@ use super::{
 /// What all connections of a port share.
 #[derive(Clone)]
 pub(super) struct Serving<S> {
-    pub(super) path: Arc<str>,
+    /// None for every path.
+    pub(super) path: Option<Arc<str>>,
     pub(super) service: S,
     pub(super) timeouts: Timeouts,
     pub(super) probes: Option<Probes>,
@@ -73,13 +74,15 @@ where
         let Self { path, service, timeouts, probes } = self;
         let stream = TokioIo::new(Watched::new(stream, watch.clone()));
         let respond = service_fn(move |request: Request<Received>| {
-            let service = (request.uri().path() == &*path).then(|| service.clone());
-            let probe = match (&service, &probes) {
-                (None, Some(probes)) => {
-                    Probes::at(request.method(), request.uri().path()).map(|probe| (probes.clone(), probe))
+            let at = request.uri().path();
+            let is_here = path.as_deref().is_none_or(|path| path == at);
+            let probe = match &probes {
+                Some(probes) if path.is_none() || !is_here => {
+                    Probes::at(request.method(), at).map(|probe| (probes.clone(), probe))
                 }
                 _ => None,
             };
+            let service = (is_here && probe.is_none()).then(|| service.clone());
             let request = request.map(|body| Incoming::new(body, watch));
             watch.called(!request.body().is_end_stream());
             async move {

@@ -69,7 +69,8 @@ use crate::probes::Probes;
 #[must_use = "a port accepts no connection until `serve` is called"]
 pub struct Port {
     listener: TcpListener,
-    path: Arc<str>,
+    /// None for every path.
+    path: Option<Arc<str>>,
     drain: Duration,
     timeouts: Timeouts,
     connections: Option<usize>,
@@ -107,6 +108,11 @@ impl Port {
             path.starts_with('/') && !path.contains(['?', '#']),
             "{path:?} is not a path: it must begin with a slash and have no query or fragment"
         );
+        Self { path: Some(path.into()), ..Self::at_every_path(listener) }
+    }
+
+    /// Serves at every path. The service answers requests for paths that it does not know.
+    pub fn at_every_path(listener: TcpListener) -> Self {
         let timeouts = Timeouts {
             header: Self::HEADER_TIMEOUT,
             body: Self::BODY_TIMEOUT,
@@ -114,7 +120,7 @@ impl Port {
             keep_alive: Self::KEEP_ALIVE,
         };
         let unfinished = Self::UNFINISHED_BYTES;
-        Self { listener, path: path.into(), drain: Self::DRAIN, timeouts, connections: None, unfinished, probes: None }
+        Self { listener, path: None, drain: Self::DRAIN, timeouts, connections: None, unfinished, probes: None }
     }
 
     /// Answers [probes](Probes) too: `/livez` and `/readyz`, for any `Host`. Without this, they get a 404.

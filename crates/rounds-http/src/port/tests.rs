@@ -281,7 +281,7 @@ where
     tokio::spawn(async move {
         let mut seats = Seats::new(1, usize::MAX, CancellationToken::new());
         let seat = seats.take().await;
-        Serving { path: "/mcp".into(), service, timeouts, probes: None }.serve(theirs, "a test", seat).await;
+        Serving { path: Some("/mcp".into()), service, timeouts, probes: None }.serve(theirs, "a test", seat).await;
     });
     ours
 }
