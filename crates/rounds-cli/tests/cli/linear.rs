@@ -40,7 +40,7 @@ async fn a_linear_flow_on_pipes() {
 #[tokio::test]
 async fn a_restart_ends_the_flow_of_a_handler_that_waits_and_not_that_of_a_guard() {
     let keys = Written::key().await;
-    let server = Server::start(&["--key-file", keys.path()]).await;
+    let server = Server::start(&["--key-file", keys.path(), "--drain", "0s"]).await;
     let linear = state_of(&leg(&server, call(TOOL)).await);
     let guarded = ask(&server, &[]).await;
     server.stop().await;
@@ -83,8 +83,8 @@ async fn a_legacy_client_on_pipes_is_pushed_the_question() {
 const PROMPTLY: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn a_handler_that_waits_does_not_keep_the_server() {
-    let server = Server::start(&[]).await;
+async fn a_handler_that_waits_does_not_keep_the_server_longer_than_it_drains() {
+    let server = Server::start(&["--drain", "0s"]).await;
     state_of(&leg(&server, call(TOOL)).await);
     let began = Instant::now();
     server.stop().await;
@@ -93,7 +93,7 @@ async fn a_handler_that_waits_does_not_keep_the_server() {
 
 #[tokio::test]
 async fn a_question_that_is_pushed_and_not_answered_does_not_keep_a_server_on_pipes() {
-    let mut conversation = Conversation::begin();
+    let mut conversation = Conversation::begin_with(&["--drain", "0s"]);
     pushed(&mut conversation).await;
     let began = Instant::now();
     signal(&conversation.child, "TERM").await;

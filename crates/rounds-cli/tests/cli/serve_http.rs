@@ -45,6 +45,8 @@ async fn the_name_of_a_request_cannot_pass_for_a_line_of_the_log() {
     request["id"] = json!("1\nforged \u{1b}[2J");
     let response: Value = send(&server, &request, &[]).await.json().await.unwrap();
     assert_eq!((&response["id"], &response["error"]["code"]), (&request["id"], &json!(-32602)));
+    // The line before it says which tool the leg was for.
+    assert!(server.logged().await.contains(r#"tool="no_such_tool""#));
     let logged = server.logged().await;
     assert!(logged.contains(r"1\nforged \u{1b}[2J") && logged.ends_with("more=0"), "{logged}");
 }
@@ -238,8 +240,7 @@ async fn an_answer_after_the_lifetime_of_its_round_or_flow_is_too_late() {
 
 #[tokio::test]
 async fn the_longest_lifetimes_are_as_good_as_any() {
-    let server =
-        Server::start(&["--round-lifetime", "5000000000000000h", "--flow-deadline", "18446744073709551615s"]).await;
+    let server = Server::start(&["--round-lifetime", "720h", "--flow-deadline", "720h"]).await;
     let state = ask(&server, &[]).await;
     is_metric(&answer(&server, &state, &[]).await);
 }

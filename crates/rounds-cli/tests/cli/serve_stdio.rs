@@ -22,7 +22,11 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn begin() -> Self {
-        let mut child = rounds(&["serve", "--stdio"]).stdin(Stdio::piped()).spawn().unwrap();
+        Self::begin_with(&[])
+    }
+
+    pub(crate) fn begin_with(options: &[&str]) -> Self {
+        let mut child = rounds(&[&["serve", "--stdio"], options].concat()).stdin(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, stdin, stdout }

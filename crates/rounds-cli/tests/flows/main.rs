@@ -154,7 +154,7 @@ fn a_question_is_decided_from_another_process_once_and_by_its_rule() {
     let call = |tool: &str, arguments: &[&str]| {
         said(&rounds(&[&["call", &stage.url, tool], arguments].concat()).output().unwrap())
     };
-    let told = call("refund_large", &["order_id=ORD-7002", "amount=900"]);
+    let told = call("refund_large", &["order_id=ORD-7002", "amount:=900"]);
     let (_, reference) = told.split_once("The reference of this call is ").expect(&told);
     let reference = format!("reference={}", reference.split('.').next().unwrap());
     let waiting = stage.listed(&["--status", "waiting"]);
