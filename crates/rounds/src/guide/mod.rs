@@ -68,7 +68,7 @@ mod tests {
         ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".md")))),+] };
     }
 
-    const PAGES: [(&str, &str); 18] = pages![
+    const PAGES: [(&str, &str); 19] = pages![
         "first_server",
         "examples",
         "moving",
@@ -80,6 +80,7 @@ mod tests {
         "deploying",
         "register",
         "desk",
+        "elsewhere",
         "stores",
         "security",
         "internals",
