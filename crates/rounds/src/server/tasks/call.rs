@@ -128,7 +128,13 @@ impl<H: ServerHandler> Player<H> {
             match called(&mut leg, &first).await {
                 // Its handler was not called: there is nothing to poll for.
                 Some(Err(error)) if !first.is_called() => return Err(error),
-                Some(played) => leg = Box::pin(ready(played)),
+                Some(played) => {
+                    // Its questions are recorded with the flow: played again, the leg asks the same.
+                    if let Ok(CallToolResponse::InputRequired(asks)) = &played {
+                        record.flow = opened(&self.core, asks.request_state.as_deref()).map(|(flow, _)| flow);
+                    }
+                    leg = Box::pin(ready(played));
+                }
                 None => record.flow = first.runs_again_as(),
             }
         }
