@@ -95,6 +95,7 @@ async fn they_are_listed() {
                     "delete_branch",
                     "deploy",
                     "get_weather",
+                    "refund_large",
                     "refund_order",
                     "resolve_work_item",
                     "transfer",
