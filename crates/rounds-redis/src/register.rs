@@ -9,8 +9,8 @@ use rounds::{
     ledger::{ClaimId, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Retention, Spill},
     observe::Method,
     register::{
-        Changed, FlowChange, FlowCursor, FlowEnd, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowSet, FlowStation,
-        FlowStatus, FlowSummary, Register, Timeline, Watch, Watcher,
+        Changed, FlowChange, FlowCounts, FlowCursor, FlowEnd, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowSet,
+        FlowStation, FlowStatus, FlowSummary, Register, Timeline, Watch, Watcher,
     },
     time::{BoxFuture, Timestamp},
 };
@@ -37,7 +37,7 @@ impl RedisLedger {
         format!("{}:{{{flow}}}:f", self.prefix)
     }
 
-    fn index(&self) -> String {
+    pub(crate) fn index(&self) -> String {
         format!("{}:flows", self.prefix)
     }
 
@@ -83,6 +83,7 @@ impl RedisLedger {
     pub(crate) async fn rehearse_register(&self, flow: FlowId, now: Timestamp) -> Result<(), ConnectError> {
         self.get_flow(flow, now).await.map_err(ConnectError::step("get"))?;
         self.read_flows(false, None, 1).await.map_err(ConnectError::step("list"))?;
+        self.count_flows(None, now).await.map_err(ConnectError::step("count"))?;
         let watchers = self.connection.publish(&format!("{}:watch", self.index()), &[]).await;
         watchers.map(drop).map_err(|away| ConnectError::of("publishing", away))
     }
@@ -153,6 +154,20 @@ impl RedisLedger {
         call.arg(format!("{}:{{{id}}}", self.prefix)).arg(millis(end.now));
         call.arg(end.retention.as_millis() as u64).arg(end.slack.as_millis() as u64);
         call.arg(&end.now.as_millis().to_be_bytes()[..]);
+    }
+
+    async fn count_flows(&self, status: Option<FlowStatus>, now: Timestamp) -> Result<FlowCounts, LedgerError> {
+        let which = match status {
+            None => "",
+            Some(FlowStatus::Expired) => "E",
+            Some(status) => letter(status),
+        };
+        let mut call = scripts::COUNT.prepare_invoke();
+        call.arg(self.index()).arg(millis(now)).arg(which);
+        let counts: Vec<(Vec<u8>, u64)> = self.call(&call).await?;
+        let by_target = counts.into_iter().map(|(target, count)| Ok((String::from_utf8(target)?, count)));
+        let by_target = by_target.collect::<Result<_, std::string::FromUtf8Error>>().map_err(|_| Away::Garbage)?;
+        Ok(FlowCounts { by_target, is_whole: true })
     }
 
     async fn cancel_flow(&self, id: FlowId, end: FlowEnd) -> Result<Option<FlowStatus>, LedgerError> {
@@ -340,6 +355,16 @@ impl Register for RedisLedger {
 
     fn list(&self, filter: FlowFilter) -> BoxFuture<'_, Result<FlowPage, LedgerError>> {
         Box::pin(self.list_flows(filter))
+    }
+
+    /// The cost grows with the number of targets and not with the number of records, so that all are counted.
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        _most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>> {
+        Box::pin(self.count_flows(status, now))
     }
 
     fn cancel(&self, id: FlowId, end: FlowEnd) -> BoxFuture<'_, Result<Option<FlowStatus>, LedgerError>> {

@@ -2,7 +2,9 @@
 
 use rounds::{
     FlowId,
-    ledger::register::{Changed, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowStatus, FlowSummary, Timeline},
+    ledger::register::{
+        Changed, FlowCounts, FlowFilter, FlowOwner, FlowPage, FlowRecord, FlowStatus, FlowSummary, Timeline,
+    },
     observe::Method,
     time::Timestamp,
 };
@@ -175,6 +177,42 @@ where
     let most = i64::try_from(filter.most.saturating_add(1)).unwrap_or(i64::MAX);
     query.push(" ORDER BY created, flow LIMIT ").push_bind(most);
     query
+}
+
+/// A statement that counts records by their targets. The index for it has every column in it.
+pub(crate) fn count<'q, DB>(
+    select: &'static str,
+    status: Option<FlowStatus>,
+    now: Timestamp,
+    most: usize,
+) -> QueryBuilder<DB>
+where
+    DB: Database,
+    i64: Encode<'q, DB> + Type<DB>,
+{
+    let mut query = QueryBuilder::new(select);
+    let now = millis(now);
+    match status {
+        Some(status) if status.is_open() => {
+            query.push(" AND status = ").push_bind(code(status)).push(" AND open_until > ").push_bind(now);
+        }
+        Some(FlowStatus::Expired) => {
+            query.push(" AND (status = 5 OR status IN (0, 1) AND open_until <= ").push_bind(now).push(")");
+        }
+        Some(status) => {
+            query.push(" AND status = ").push_bind(code(status));
+        }
+        None => {}
+    }
+    query.push(" LIMIT ").push_bind(i64::try_from(most).unwrap_or(i64::MAX)).push(") AS counted GROUP BY target");
+    query
+}
+
+/// The counts in the rows of such a statement.
+pub(crate) fn counts(rows: Vec<(String, i64)>, most: usize) -> FlowCounts {
+    let by_target = rows.into_iter().map(|(target, count)| (target, count.unsigned_abs())).collect();
+    let counts = FlowCounts { by_target, is_whole: false };
+    FlowCounts { is_whole: counts.total() < most as u64, ..counts }
 }
 
 /// A page of the rows, of which there may be one more than fits.

@@ -5,8 +5,8 @@ use rounds::{
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Spill,
         register::{
-            Changed, FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch,
-            Watcher,
+            Changed, FlowChange, FlowCounts, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register,
+            Watch, Watcher,
         },
     },
     time::{BoxFuture, Timestamp},
@@ -106,6 +106,19 @@ impl Register for PostgresLedger {
         Box::pin(async move {
             let rows: Vec<FlowRow> = self.0.connections.all(|| flows::list(COLUMNS, &filter)).await?;
             Ok(flows::page(rows, &filter)?)
+        })
+    }
+
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>> {
+        const TARGETS: &str = "SELECT target, count(*) FROM (SELECT target FROM rounds_flows WHERE NOT deleted";
+        Box::pin(async move {
+            let rows = self.0.connections.all(|| flows::count(TARGETS, status, now, most)).await?;
+            Ok(flows::counts(rows, most))
         })
     }
 

@@ -3,8 +3,8 @@
 use rounds::{
     FlowId,
     ledger::register::{
-        Changed, FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus, FlowSummary,
-        TimelineEntry,
+        Changed, FlowChange, FlowCounts, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus,
+        FlowSummary, TimelineEntry,
     },
     time::Timestamp,
 };
@@ -214,4 +214,16 @@ pub(super) async fn list(on: &mut SqliteConnection, filter: &FlowFilter) -> Resu
     let mut list = flows::list::<sqlx::Sqlite>(COLUMNS, filter);
     let rows = list.build_query_as::<FlowRow>().fetch_all(on).await.map_err(StoreError::of)?;
     flows::page(rows, filter)
+}
+
+pub(super) async fn count(
+    on: &mut SqliteConnection,
+    status: Option<FlowStatus>,
+    now: Timestamp,
+    most: usize,
+) -> Result<FlowCounts, StoreError> {
+    const TARGETS: &str = "SELECT target, count(*) FROM (SELECT target FROM rounds_flows WHERE deleted = 0";
+    let mut count = flows::count::<sqlx::Sqlite>(TARGETS, status, now, most);
+    let rows = count.build_query_as::<(String, i64)>().fetch_all(on).await.map_err(StoreError::of)?;
+    Ok(flows::counts(rows, most))
 }

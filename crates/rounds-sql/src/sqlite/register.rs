@@ -4,7 +4,9 @@ use rounds::{
     FlowId,
     ledger::{
         ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, LedgerError, OwnerLost, Spill,
-        register::{FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch},
+        register::{
+            FlowChange, FlowCounts, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch,
+        },
     },
     time::{BoxFuture, Timestamp},
 };
@@ -65,6 +67,15 @@ impl Register for SqliteLedger {
 
     fn list(&self, filter: FlowFilter) -> BoxFuture<'_, Result<FlowPage, LedgerError>> {
         Box::pin(async move { Ok(self.0.reader.list(&filter).await?) })
+    }
+
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>> {
+        Box::pin(async move { Ok(self.0.reader.count(status, now, most).await?) })
     }
 
     fn cancel(&self, id: FlowId, end: FlowEnd) -> BoxFuture<'_, Result<Option<FlowStatus>, LedgerError>> {

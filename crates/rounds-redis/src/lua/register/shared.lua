@@ -5,14 +5,21 @@
 --   op  keys of open questions   ou  open until   ku  kept until   ow  owner   ol  end of its lease   ks  key ids
 --   tl  timeline, 13 bytes an entry   p0, p1, ...  the sealed parts
 --
--- Beside all records of a prefix there are sorted sets of ids: `all` and `open` by creation, `due` by `ku`. Changes are
--- published on `watch` as the status and the id. These keys are on other nodes than the record, so a register needs a
+-- Beside all records of a prefix there are sorted sets of ids: `all` and `open` by creation, `due` by `ku`, and, to count
+-- them, one for each status and target: `by:<st>:<ta>`, by `ou` of open records and by `ku` of others. `targets` has the
+-- targets. Changes are published on `watch` as the status and the id. These keys are on other nodes than the record, so a register needs a
 -- Redis that is not a cluster.
 --
 -- A change is 20 arguments, from a first one on: record, indexes, id, me, ta, pr, cr, ch, dl, st, rd, op, ou, ku, ow, ol,
 -- ks, the entry of the timeline, the number of a part and its bytes.
 
 local ENTRY, MOST, REFUSALS_UP_TO = 13, 64, 32
+local LETTERS = 'WQCFX'
+
+-- The ids of records with a status and a target.
+local function by(index, status, target)
+  return index .. ':by:' .. status .. ':' .. target
+end
 
 local function is_open(status)
   return status == 'W' or status == 'Q'
@@ -32,9 +39,16 @@ local function keep_record(key, index, id, now, until_then)
   redis.call('PEXPIREAT', key, text(until_then + clock() - now))
 end
 
+-- Counts a record by its status and target, and no longer by those before.
+local function count_as(index, id, target, before, status, until_then)
+  if before and before ~= status then redis.call('ZREM', by(index, before, target), id) end
+  redis.call('ZADD', by(index, status, target), until_then, id)
+  redis.call('ZADD', index .. ':targets', 0, target)
+end
+
 local function apply(first)
   local key, index, id = ARGV[first], ARGV[first + 1], ARGV[first + 2]
-  local known = redis.call('HMGET', key, 'cr', 'ks', 'tl')
+  local known = redis.call('HMGET', key, 'cr', 'ks', 'tl', 'st', 'ta')
   local created, keys = known[1], known[2] or ''
   if not created then
     created = ARGV[first + 6]
@@ -62,14 +76,17 @@ local function apply(first)
   else
     redis.call('ZREM', index .. ':open', id)
   end
+  count_as(index, id, known[5] or ARGV[first + 4], known[4], status,
+    is_open(status) and ARGV[first + 12] or ARGV[first + 13])
   keep_record(key, index, id, tonumber(ARGV[first + 7]), tonumber(ARGV[first + 13]))
   tell(index, id, status)
 end
 
 -- Ends a record. What only an open one needs goes.
 local function end_record(key, index, id, status, now, entry)
-  local timeline = redis.call('HGET', key, 'tl')
-  redis.call('HSET', key, 'st', status, 'ch', text(now), 'op', '', 'ow', '', 'ol', '', 'tl', entered(timeline, entry))
+  local known = redis.call('HMGET', key, 'tl', 'st', 'ta', 'ku')
+  redis.call('HSET', key, 'st', status, 'ch', text(now), 'op', '', 'ow', '', 'ol', '', 'tl', entered(known[1], entry))
+  count_as(index, id, known[3], known[2], status, known[4])
   redis.call('ZREM', index .. ':open', id)
   tell(index, id, status)
 end
@@ -89,6 +106,15 @@ local function refuse(first, station)
 end
 
 local function remove(key, index, id)
+  local known = redis.call('HMGET', key, 'st', 'ta')
+  if known[2] then
+    redis.call('ZREM', by(index, known[1], known[2]), id)
+  else
+    -- Redis has removed the record when its time was over.
+    for _, target in ipairs(redis.call('ZRANGE', index .. ':targets', 0, -1)) do
+      for letter in string.gmatch(LETTERS, '.') do redis.call('ZREM', by(index, letter, target), id) end
+    end
+  end
   redis.call('DEL', key)
   for _, set in ipairs({':all', ':open', ':due'}) do
     redis.call('ZREM', index .. set, id)
@@ -115,6 +141,7 @@ local function cancel()
   end_record(key, index, id, 'X', now, leg .. string.char(5) .. ARGV[8])
   local kept_until = math.max(now + tonumber(ARGV[6]), open_until + tonumber(ARGV[7]))
   redis.call('HSET', key, 'ku', text(kept_until))
+  count_as(index, id, redis.call('HGET', key, 'ta'), 'X', 'X', text(kept_until))
   keep_record(key, index, id, now, kept_until)
   return known[1]
 end

@@ -23,7 +23,7 @@ const RECORD_BYTES: usize = FlowChange::RECORD_BYTES;
 const FORGOTTEN: usize = 4;
 
 pub(super) struct FlowTable {
-    kept: HashMap<FlowId, Box<Kept>>,
+    kept: HashMap<FlowId, Box<KeptFlow>>,
     open: BTreeSet<FlowCursor>,
     ended: BTreeSet<FlowCursor>,
     /// When each record may be removed.
@@ -32,7 +32,7 @@ pub(super) struct FlowTable {
     watchers: Vec<Watcher>,
 }
 
-struct Kept {
+struct KeptFlow {
     record: FlowRecord,
     /// A deleted record only says that its flow is cancelled.
     deleted: bool,
@@ -84,7 +84,7 @@ impl FlowTable {
             true => self.change(id, |record| record.apply(change)),
             false => {
                 let share = self.shares.open(share, RECORD_BYTES);
-                let kept = Kept { record: FlowRecord::new(change), deleted: false, share, bytes: RECORD_BYTES };
+                let kept = KeptFlow { record: FlowRecord::new(change), deleted: false, share, bytes: RECORD_BYTES };
                 self.kept.insert(id, Box::new(kept));
                 self.enter(id);
             }
@@ -153,6 +153,40 @@ impl FlowTable {
             .collect()
     }
 
+    /// Counts some of the records with this status, or of all, from this place on. Returns the place of the last one,
+    /// unless it was the last of all.
+    pub(super) fn count(
+        &self,
+        counted: &mut HashMap<String, u64>,
+        (status, now): (Option<FlowStatus>, Timestamp),
+        after: Option<FlowCursor>,
+        most: usize,
+    ) -> Option<FlowCursor> {
+        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let (open, ended) = (self.open.range(range).copied(), self.ended.range(range).copied());
+        let mut count = |places: &mut dyn Iterator<Item = FlowCursor>| {
+            let (mut last, mut seen) = (None, 0);
+            for place in places.take(most) {
+                (last, seen) = (Some(place), seen + 1);
+                let Some(kept) = self.kept.get(&place.id) else { continue };
+                let summary = &kept.record.summary;
+                if status.is_none_or(|status| summary.status_at(now) == status) {
+                    match counted.get_mut(&summary.target) {
+                        Some(count) => *count += 1,
+                        None => drop(counted.insert(summary.target.clone(), 1)),
+                    }
+                }
+            }
+            last.filter(|_| seen == most)
+        };
+        match status {
+            // An open record may have expired.
+            Some(FlowStatus::Working | FlowStatus::Waiting | FlowStatus::Expired) => count(&mut { open }),
+            Some(_) => count(&mut { ended }),
+            None => count(&mut merged(open, ended)),
+        }
+    }
+
     /// Cancels a flow. Returns the status before and the round that it was in.
     pub(super) fn cancel(&mut self, id: FlowId, end: FlowEnd) -> Option<(FlowStatus, u32)> {
         let kept = self.kept.get(&id).filter(|kept| !kept.deleted)?;
@@ -170,7 +204,7 @@ impl FlowTable {
         match which {
             FlowSet::One(id) => self.kept.get(id).filter(|kept| !kept.deleted).map(|_| *id).into_iter().collect(),
             FlowSet::Principal(wanted) => {
-                let theirs = |kept: &Kept| kept.record.summary.principal.is_some_and(|of| wanted.contains(&of));
+                let theirs = |kept: &KeptFlow| kept.record.summary.principal.is_some_and(|of| wanted.contains(&of));
                 self.kept.iter().filter(|(_, kept)| theirs(kept) && !kept.deleted).map(|(id, _)| *id).collect()
             }
         }

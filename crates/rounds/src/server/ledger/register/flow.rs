@@ -299,6 +299,22 @@ impl FlowFilter {
     }
 }
 
+/// Counts of records by their target.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowCounts {
+    /// How many records each target has. Targets without one are not in it.
+    pub by_target: BTreeMap<String, u64>,
+    /// Whether all records were counted. If not, as many were counted as the caller allowed.
+    pub is_whole: bool,
+}
+
+impl FlowCounts {
+    /// How many records were counted.
+    pub fn total(&self) -> u64 {
+        self.by_target.values().sum()
+    }
+}
+
 /// A position in a list: records are ordered by their creation, and then by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowCursor {

@@ -11,8 +11,8 @@ mod timeline;
 mod watch;
 
 pub use flow::{
-    FlowChange, FlowCursor, FlowEnd, FlowFilter, FlowOwner, FlowPage, FlowPart, FlowRecord, FlowSet, FlowStatus,
-    FlowSummary, UnknownStatus,
+    FlowChange, FlowCounts, FlowCursor, FlowEnd, FlowFilter, FlowOwner, FlowPage, FlowPart, FlowRecord, FlowSet,
+    FlowStatus, FlowSummary, UnknownStatus,
 };
 pub use timeline::{FlowStation, Timeline, TimelineEntry};
 pub use watch::{Changed, Watch, Watcher};
@@ -98,6 +98,19 @@ pub trait Register: Send + Sync {
     /// Records that are created, ended or removed between two pages may be in none of them; every other record is in
     /// exactly one.
     fn list(&self, filter: FlowFilter) -> BoxFuture<'_, Result<FlowPage, LedgerError>>;
+
+    /// Counts the records with this status at this time, or all records, by their targets.
+    ///
+    /// It counts without reading records in full, so that a page may show the counts of 100,000 flows. A store whose
+    /// cost grows with the number of records counts at most `most` of them, and says so.
+    ///
+    /// Records that change meanwhile are counted as they were before or after.
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>>;
 
     /// Cancels a flow. From then on every claim of it is refused with [`Claimed::Cancelled`], and the run that has the
     /// round can neither renew nor settle it. Effects that run are left to their owner.

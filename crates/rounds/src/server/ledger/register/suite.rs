@@ -42,6 +42,7 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_flow_that_has_ended_is_not_cancelled(&Store(ledger().await)).await;
     a_record_expires_with_its_round(&Store(ledger().await)).await;
     a_list_has_what_the_filter_lets_through_page_by_page(&Store(ledger().await)).await;
+    counts_by_target_are_those_of_the_lists(&Store(ledger().await)).await;
     a_record_is_removed_when_its_time_is_over_and_not_before(&Store(ledger().await)).await;
     a_deleted_flow_is_neither_found_nor_resumed(&Store(ledger().await)).await;
     the_flows_of_a_principal_are_deleted_and_no_others(&Store(ledger().await)).await;
@@ -105,6 +106,13 @@ impl<L: Ledger> Store<L> {
 
     async fn cancel(&self, flow: FlowId, now: Timestamp) -> Option<FlowStatus> {
         self.register().cancel(flow, end(now)).await.expect("the ledger is there")
+    }
+
+    /// How many records with this status a tool has.
+    async fn count(&self, status: Option<FlowStatus>, tool: &str, now: Timestamp) -> usize {
+        let counts = self.register().count(status, now, usize::MAX).await.expect("the ledger is there");
+        assert!(counts.is_whole);
+        counts.by_target.get(tool).copied().unwrap_or_default() as usize
     }
 
     async fn ids(&self, filter: FlowFilter) -> Vec<FlowId> {
@@ -497,6 +505,54 @@ async fn a_list_has_what_the_filter_lets_through_page_by_page(store: &Store<impl
     assert_eq!(count(FlowFilter { target: Some("listed".to_owned()), ..filter() }).await, 0);
     let before = start + Duration::from_millis(50);
     assert_eq!(count(FlowFilter { created_before: Some(before), ..filter() }).await, 10);
+}
+
+async fn counts_by_target_are_those_of_the_lists(store: &Store<impl Ledger>) {
+    let tools = [0, 1].map(|number| format!("counted {number}: ü {:?}", FlowId::from_bytes(random())));
+    let (mut flows, mut fence_of_3) = (Vec::new(), 0);
+    for number in 0..24 {
+        let flow = asked(&tools[number % 2]);
+        store.begin(flow.clone()).await;
+        if number % 3 == 0 {
+            let fence = store.fresh(round(&flow, 1), claimed(&flow, 1)).await;
+            if number == 3 {
+                fence_of_3 = fence;
+            }
+            if number % 6 == 0 {
+                assert!(store.settle(round(&flow, 1), fence, completed(&flow, 1)).await);
+            }
+        }
+        flows.push(flow);
+    }
+    let first = flows[0].summary.created;
+    let (cancelled, deleted, renewed) = (&flows[1].summary, &flows[5].summary, &flows[9]);
+    assert_eq!(store.cancel(cancelled.id, first).await, Some(FlowStatus::Waiting));
+    store.register().delete(FlowSet::One(deleted.id), end(first)).await.expect("the ledger is there");
+    store.register().delete(FlowSet::One(flows[0].summary.id), end(first)).await.expect("the ledger is there");
+    let release = later(&flows[3], 1, FlowStatus::Waiting, FlowStation::Released);
+    let released =
+        store.register().release_with(round(&flows[3], 1), fence_of_3, OwnerLost::Free, false, release).await;
+    assert!(!released.expect("the ledger is there"));
+    // The round is over, and its owner goes on.
+    let ended = flows.iter().map(|flow| flow.summary.open_until).max().expect("there are flows");
+    let Claimed::Fresh { fence, .. } = store.claim(round(renewed, 2), "yes", Some(claimed(renewed, 2))).await else {
+        panic!("the round is free");
+    };
+    assert!(store.0.renew(round(renewed, 2), fence, ended + MINUTE).await.expect("the ledger is there"));
+
+    for now in [first + Duration::from_secs(3), ended] {
+        for tool in &tools {
+            for status in FlowStatus::ALL.into_iter().map(Some).chain([None]) {
+                let filter = FlowFilter { status, target: Some(tool.clone()), ..FlowFilter::new(now) };
+                let listed = store.ids(filter).await.len();
+                assert_eq!(store.count(status, tool, now).await, listed, "{status:?} of {tool} at {now:?}");
+            }
+        }
+    }
+    assert_eq!(store.count(Some(FlowStatus::Working), &tools[1], ended).await, 1, "its lease was renewed");
+    assert_eq!(store.count(None, "nothing", first).await, 0);
+    let some = store.register().count(None, first, 5).await.expect("the ledger is there");
+    assert!(some.is_whole || some.total() == 5, "{some:?}");
 }
 
 async fn a_record_is_removed_when_its_time_is_over_and_not_before(store: &Store<impl Ledger>) {
