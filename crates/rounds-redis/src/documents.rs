@@ -5,7 +5,7 @@ use rounds::{
     keys::Digest,
     ledger::{
         LedgerError,
-        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version},
     },
     time::{BoxFuture, Timestamp},
 };
@@ -89,12 +89,18 @@ impl RedisLedger {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> Result<Vec<DocumentId>, LedgerError> {
+    ) -> Result<Vec<DueDocument>, LedgerError> {
         let mut call = scripts::DUE.prepare_invoke();
         call.key(self.due_key(kind)).arg(self.before_member(kind)).arg(AFTER).arg(millis(now)).arg(most.min(MOST));
-        let members: Vec<String> = self.call(&call).await?;
-        Ok(members.iter().map(|text| of_member(kind, text).ok_or(Away::Garbage)).collect::<Result<_, _>>()?)
+        let (at, last) = after.map_or_else(Default::default, |after| (millis(after.at), member(after.id)));
+        let rows: Vec<(String, u64)> = self.call(call.arg(at).arg(last)).await?;
+        let due = rows.into_iter().map(|(text, at)| {
+            let id = of_member(kind, &text).ok_or(Away::Garbage)?;
+            Ok(DueDocument { at: Timestamp::from_millis(at), id })
+        });
+        due.collect()
     }
 }
 
@@ -135,9 +141,10 @@ impl Documents for RedisLedger {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>> {
-        Box::pin(self.due_documents(kind, now, most))
+    ) -> BoxFuture<'_, Result<Vec<DueDocument>, LedgerError>> {
+        Box::pin(self.due_documents(kind, now, after, most))
     }
 
     fn remove(&self, id: DocumentId) -> BoxFuture<'_, Result<bool, LedgerError>> {

@@ -2,9 +2,10 @@
 
 use rounds::{
     keys::Digest,
-    ledger::documents::{Document, DocumentChange, DocumentId, DocumentKind, Version},
+    ledger::documents::{Document, DocumentChange, DocumentId, DocumentKind, DueDocument, Version},
     time::Timestamp,
 };
+use sqlx::{Database, Encode, QueryBuilder, Type};
 
 use crate::{claims::millis, error::StoreError, flows};
 
@@ -19,6 +20,11 @@ pub(crate) fn read((version, sealed, due): DocumentRow) -> Result<Document, Stor
 
 pub(crate) fn id(kind: DocumentKind, key: &[u8]) -> Result<DocumentId, StoreError> {
     Ok(DocumentId { kind, key: Digest::from_bytes(key.try_into().map_err(|_| StoreError::Garbage)?) })
+}
+
+/// A document that is due, from its time and its id.
+pub(crate) fn due(kind: DocumentKind, (at, key): &(i64, Vec<u8>)) -> Result<DueDocument, StoreError> {
+    Ok(DueDocument { at: Timestamp::from_millis(at.unsigned_abs()), id: id(kind, key)? })
 }
 
 /// A write, as the columns need it.
@@ -47,6 +53,43 @@ impl Write {
             tell: change.tell.map(|told| (told.id.as_bytes().to_vec(), flows::code(told.status))),
         }
     }
+}
+
+/// Selects one document that is still kept.
+pub(crate) fn select<'q, DB>(id: DocumentId, now: Timestamp) -> QueryBuilder<DB>
+where
+    DB: Database,
+    i64: Encode<'q, DB> + Type<DB>,
+    String: Encode<'q, DB> + Type<DB>,
+    Vec<u8>: Encode<'q, DB> + Type<DB>,
+{
+    let mut query = QueryBuilder::new("SELECT version, sealed, due FROM rounds_documents WHERE kind = ");
+    query.push_bind(id.kind.as_str().to_owned()).push(" AND id = ").push_bind(id.key.as_bytes().to_vec());
+    query.push(" AND kept_until > ").push_bind(millis(now));
+    query
+}
+
+/// Selects a page of the documents that are due, by time and id.
+pub(crate) fn select_due<'q, DB>(
+    kind: DocumentKind,
+    now: Timestamp,
+    after: Option<DueDocument>,
+    most: usize,
+) -> QueryBuilder<DB>
+where
+    DB: Database,
+    i64: Encode<'q, DB> + Type<DB>,
+    String: Encode<'q, DB> + Type<DB>,
+    Vec<u8>: Encode<'q, DB> + Type<DB>,
+{
+    let (at, id) = after.map_or((-1, vec![]), |after| (millis(after.at), after.id.key.as_bytes().to_vec()));
+    let mut query = QueryBuilder::new("SELECT due, id FROM rounds_documents WHERE kind = ");
+    query.push_bind(kind.as_str().to_owned()).push(" AND due <= ").push_bind(millis(now));
+    query.push(" AND kept_until > ").push_bind(millis(now));
+    // The first condition follows from the second one, and lets SQLite begin in the middle of the index.
+    query.push(" AND due >= ").push_bind(at).push(" AND (due, id) > (").push_bind(at).push(", ").push_bind(id);
+    query.push(") ORDER BY due, id LIMIT ").push_bind(limit(most));
+    query
 }
 
 pub(crate) fn limit(most: usize) -> i64 {

@@ -3,11 +3,11 @@
 use rounds::{
     ledger::{
         LedgerError,
-        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version},
     },
     time::{BoxFuture, Timestamp},
 };
-use sqlx::{QueryBuilder, query_as};
+use sqlx::query_as;
 
 use super::{connections::Call, ledger::PostgresLedger};
 use crate::{
@@ -19,17 +19,7 @@ use crate::{
 impl Documents for PostgresLedger {
     fn read(&self, id: DocumentId, now: Timestamp) -> BoxFuture<'_, Result<Option<Document>, LedgerError>> {
         Box::pin(async move {
-            let rows: Vec<DocumentRow> = self
-                .0
-                .connections
-                .all(|| {
-                    let mut query =
-                        QueryBuilder::new("SELECT version, sealed, due FROM rounds_documents WHERE kind = ");
-                    query.push_bind(id.kind.as_str()).push(" AND id = ").push_bind(id.key.as_bytes().to_vec());
-                    query.push(" AND kept_until > ").push_bind(millis(now));
-                    query
-                })
-                .await?;
+            let rows: Vec<DocumentRow> = self.0.connections.all(|| documents::select(id, now)).await?;
             Ok(rows.into_iter().next().map(documents::read).transpose()?)
         })
     }
@@ -67,22 +57,14 @@ impl Documents for PostgresLedger {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>> {
+    ) -> BoxFuture<'_, Result<Vec<DueDocument>, LedgerError>> {
         Box::pin(async move {
-            let rows: Vec<(Vec<u8>,)> = self
-                .0
-                .connections
-                .all(|| {
-                    let mut query = QueryBuilder::new("SELECT id FROM rounds_documents WHERE kind = ");
-                    query.push_bind(kind.as_str()).push(" AND due <= ").push_bind(millis(now));
-                    query.push(" AND kept_until > ").push_bind(millis(now));
-                    query.push(" ORDER BY due LIMIT ").push_bind(documents::limit(most));
-                    query
-                })
-                .await?;
-            let ids: Result<_, _> = rows.iter().map(|(key,)| documents::id(kind, key)).collect();
-            Ok(ids?)
+            let select = || documents::select_due(kind, now, after, most);
+            let rows: Vec<(i64, Vec<u8>)> = self.0.connections.all(select).await?;
+            let due: Result<_, _> = rows.iter().map(|row| documents::due(kind, row)).collect();
+            Ok(due?)
         })
     }
 

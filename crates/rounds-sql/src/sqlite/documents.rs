@@ -3,7 +3,7 @@
 use rounds::{
     ledger::{
         LedgerError,
-        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version},
         register::Changed,
     },
     time::{BoxFuture, Timestamp},
@@ -45,9 +45,10 @@ impl Documents for SqliteLedger {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>> {
-        Box::pin(async move { Ok(self.0.reader.due(kind, now, most).await?) })
+    ) -> BoxFuture<'_, Result<Vec<DueDocument>, LedgerError>> {
+        Box::pin(async move { Ok(self.0.reader.due(kind, now, after, most).await?) })
     }
 
     fn remove(&self, id: DocumentId) -> BoxFuture<'_, Result<bool, LedgerError>> {
@@ -109,10 +110,7 @@ pub(super) async fn read(
     id: DocumentId,
     now: Timestamp,
 ) -> Result<Option<Document>, StoreError> {
-    let row = sqlx::query_as::<_, DocumentRow>(
-        "SELECT version, sealed, due FROM rounds_documents WHERE kind = ? AND id = ? AND kept_until > ?",
-    );
-    let row = row.bind(id.kind.as_str()).bind(&id.key.as_bytes()[..]).bind(millis(now)).fetch_optional(on).await;
+    let row = documents::select(id, now).build_query_as::<DocumentRow>().fetch_optional(on).await;
     row.map_err(StoreError::of)?.map(documents::read).transpose()
 }
 
@@ -120,11 +118,9 @@ pub(super) async fn due(
     on: &mut SqliteConnection,
     kind: DocumentKind,
     now: Timestamp,
+    after: Option<DueDocument>,
     most: usize,
-) -> Result<Vec<DocumentId>, StoreError> {
-    let keys = sqlx::query_scalar::<_, Vec<u8>>(
-        "SELECT id FROM rounds_documents WHERE kind = ?1 AND due <= ?2 AND kept_until > ?2 ORDER BY due LIMIT ?3",
-    );
-    let keys = keys.bind(kind.as_str()).bind(millis(now)).bind(documents::limit(most)).fetch_all(on).await;
-    keys.map_err(StoreError::of)?.iter().map(|key| documents::id(kind, key)).collect()
+) -> Result<Vec<DueDocument>, StoreError> {
+    let rows = documents::select_due(kind, now, after, most).build_query_as::<(i64, Vec<u8>)>().fetch_all(on).await;
+    rows.map_err(StoreError::of)?.iter().map(|row| documents::due(kind, row)).collect()
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A document that was read and opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedDocument {
     pub(crate) version: Version,
     pub(crate) content: Vec<u8>,
 }
@@ -41,10 +41,10 @@ impl Core {
         &self,
         documents: &dyn Documents,
         id: DocumentId,
-    ) -> Result<Option<Opened>, LedgerError> {
+    ) -> Result<Option<OpenedDocument>, LedgerError> {
         let Some(document) = documents.read(id, self.now()).await? else { return Ok(None) };
         let content = self.opened(Place::Document(id), document.sealed);
-        Ok(content.map(|content| Opened { version: document.version, content }))
+        Ok(content.map(|content| OpenedDocument { version: document.version, content }))
     }
 
     /// Writes a document if this is its newest version, as [`Documents::write`] does.

@@ -34,14 +34,17 @@ pub trait Documents: Send + Sync {
         change: DocumentChange,
     ) -> BoxFuture<'_, Result<Option<Version>, LedgerError>>;
 
-    /// The documents of a kind whose [`due`](DocumentChange::due) time has come, the longest overdue first, at most so
-    /// many.
+    /// The documents of a kind whose [`due`](DocumentChange::due) time has come, in the order of [`DueDocument`]: the
+    /// longest overdue first. At most so many, and only those after `after`, the last one of the page before.
+    ///
+    /// A store may limit a page to 1,000. A page that is shorter than `most` and than 1,000 is the last one.
     fn due(
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>>;
+    ) -> BoxFuture<'_, Result<Vec<DueDocument>, LedgerError>>;
 
     /// Removes a document, whatever its version. False if there was none.
     fn remove(&self, id: DocumentId) -> BoxFuture<'_, Result<bool, LedgerError>>;
@@ -60,6 +63,15 @@ pub struct DocumentId {
     pub key: Digest,
 }
 
+/// A document whose time has come. It is ordered by that time, and then by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DueDocument {
+    /// The time at which it was due.
+    pub at: Timestamp,
+    /// The document.
+    pub id: DocumentId,
+}
+
 /// What a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -68,17 +80,23 @@ pub enum DocumentKind {
     Task,
     /// The answer to a question that does not come through the client.
     Decision,
+    /// A call that goes on by itself once its questions are decided.
+    Call,
+    /// A notification of a question, and whether it was sent.
+    Notice,
 }
 
 impl DocumentKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Task, Self::Decision];
+    pub const ALL: [Self; 4] = [Self::Task, Self::Decision, Self::Call, Self::Notice];
 
     /// The name of the kind where it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Task => "task",
             Self::Decision => "decision",
+            Self::Call => "call",
+            Self::Notice => "notice",
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version};
+use super::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version};
 use crate::{
     server::{
         ledger::{
@@ -30,6 +30,7 @@ pub async fn run<L: Ledger, F: Future<Output = L>>(ledger: impl Fn() -> F) {
     a_writer_that_has_not_seen_the_newest_version_changes_nothing(&Store(ledger().await)).await;
     kinds_do_not_share_documents(&Store(ledger().await)).await;
     a_document_is_due_when_its_time_has_come_the_longest_overdue_first(&Store(ledger().await)).await;
+    pages_of_due_documents_have_each_of_them_once_and_in_order(&Store(ledger().await)).await;
     a_document_whose_time_is_over_is_as_good_as_none(&Store(ledger().await)).await;
     a_removed_document_is_neither_read_nor_due(&Store(ledger().await)).await;
     a_write_is_told_to_the_watchers(&Store(ledger().await)).await;
@@ -55,7 +56,18 @@ impl<L: Ledger> Store<L> {
     }
 
     async fn due(&self, now: Timestamp) -> Vec<DocumentId> {
-        self.documents().due(DocumentKind::Task, now, 1000).await.expect("the ledger is there")
+        let due = self.due_after(DocumentKind::Task, now, None, 1000).await;
+        due.into_iter().map(|due| due.id).collect()
+    }
+
+    async fn due_after(
+        &self,
+        kind: DocumentKind,
+        now: Timestamp,
+        after: Option<DueDocument>,
+        most: usize,
+    ) -> Vec<DueDocument> {
+        self.documents().due(kind, now, after, most).await.expect("the ledger is there")
     }
 }
 
@@ -115,8 +127,8 @@ async fn kinds_do_not_share_documents(store: &Store<impl Ledger>) {
     assert_eq!(store.read(one).await.expect("it is there").sealed, b"task");
     let of_tasks = store.due(now() + MINUTE / 2).await;
     assert!(of_tasks.contains(&one) && !of_tasks.contains(&other));
-    let of_decisions = store.documents().due(DocumentKind::Decision, now() + MINUTE / 2, 1000).await;
-    assert!(of_decisions.expect("the ledger is there").contains(&other));
+    let of_decisions = store.due_after(DocumentKind::Decision, now() + MINUTE / 2, None, 1000).await;
+    assert!(of_decisions.iter().any(|due| due.id == other));
 }
 
 async fn a_document_is_due_when_its_time_has_come_the_longest_overdue_first(store: &Store<impl Ledger>) {
@@ -140,8 +152,34 @@ async fn a_document_is_due_when_its_time_has_come_the_longest_overdue_first(stor
     assert_eq!(due(30).await, [ids[3], ids[1], ids[0]]);
     store.write(ids[3], versions[3], change(b"ended")).await.expect("nothing was written since");
     assert_eq!(due(30).await, [ids[1], ids[0]], "what has ended is not due");
-    let one = store.documents().due(DocumentKind::Task, at + MINUTE / 2, 1).await;
-    assert_eq!(one.expect("the ledger is there").len(), 1, "no more than were asked for");
+    let one = store.due_after(DocumentKind::Task, at + MINUTE / 2, None, 1).await;
+    assert_eq!(one.len(), 1, "no more than were asked for");
+}
+
+async fn pages_of_due_documents_have_each_of_them_once_and_in_order(store: &Store<impl Ledger>) {
+    let at = now();
+    let mut wanted = Vec::new();
+    for seconds in [2, 1, 2, 2, 1, 2, 3] {
+        let due = DueDocument { at: at + Duration::from_secs(seconds), id: task() };
+        store.write(due.id, None, DocumentChange { due: Some(due.at), ..change(b"due") }).await.expect("it is new");
+        wanted.push(due);
+    }
+    wanted.sort();
+    let (mut read, mut last) = (Vec::new(), None);
+    loop {
+        let page = store.due_after(DocumentKind::Task, at + MINUTE / 2, last, 2).await;
+        read.extend(page.iter().copied().filter(|due| wanted.contains(due)));
+        // A page goes on behind the last document of the one before, even if that is gone.
+        match page.last() {
+            Some(due) if wanted.contains(due) => {
+                last = Some(*due);
+                store.documents().remove(due.id).await.expect("the ledger is there");
+            }
+            Some(due) => last = Some(*due),
+            None => break,
+        }
+    }
+    assert_eq!(read, wanted);
 }
 
 async fn a_document_whose_time_is_over_is_as_good_as_none(store: &Store<impl Ledger>) {

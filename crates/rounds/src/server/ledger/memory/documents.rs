@@ -1,11 +1,14 @@
 //! The documents of a ledger in memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Bound,
+};
 
 use super::{
     super::{
         LedgerError,
-        documents::{Document, DocumentChange, DocumentId, DocumentKind, Version},
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, DueDocument, Version},
     },
     shares::{MemoryShares, ShareId},
 };
@@ -15,14 +18,14 @@ use crate::{server::seal::Digest, shared::clock::Timestamp};
 const FORGOTTEN: usize = 4;
 
 pub(super) struct DocumentTable {
-    kept: HashMap<DocumentId, Kept>,
+    kept: HashMap<DocumentId, KeptDocument>,
     due: BTreeSet<(DocumentKind, Timestamp, Digest)>,
     /// When each document may be removed.
     over: BTreeSet<(Timestamp, DocumentId)>,
     shares: MemoryShares,
 }
 
-struct Kept {
+struct KeptDocument {
     document: Document,
     until: Timestamp,
     share: ShareId,
@@ -66,19 +69,28 @@ impl DocumentTable {
         self.due.extend(change.due.map(|due| (id.kind, due, id.key)));
         self.over.insert((keep.until, id));
         let document = Document { version, sealed: change.sealed, due: change.due };
-        self.kept.insert(id, Kept { document, until: keep.until, share });
+        self.kept.insert(id, KeptDocument { document, until: keep.until, share });
         Ok(Some(version))
     }
 
-    pub(super) fn due(&self, kind: DocumentKind, now: Timestamp, most: usize) -> Vec<DocumentId> {
-        let from = (kind, Timestamp::from_millis(0), Digest::from_bytes([0; 32]));
-        let due = self.due.range(from..).take_while(|(of, due, _)| *of == kind && *due <= now);
-        let ids = due.map(|(kind, _, key)| DocumentId { kind: *kind, key: *key });
-        ids.filter(|id| self.kept.get(id).is_some_and(|kept| now < kept.until)).take(most).collect()
+    pub(super) fn due(
+        &self,
+        kind: DocumentKind,
+        now: Timestamp,
+        after: Option<DueDocument>,
+        most: usize,
+    ) -> Vec<DueDocument> {
+        let from = match after {
+            Some(after) => Bound::Excluded((kind, after.at, after.id.key)),
+            None => Bound::Included((kind, Timestamp::from_millis(0), Digest::from_bytes([0; 32]))),
+        };
+        let due = self.due.range((from, Bound::Unbounded)).take_while(|(of, at, _)| *of == kind && *at <= now);
+        let due = due.map(|(kind, at, key)| DueDocument { at: *at, id: DocumentId { kind: *kind, key: *key } });
+        due.filter(|due| self.kept.get(&due.id).is_some_and(|kept| now < kept.until)).take(most).collect()
     }
 
     pub(super) fn remove(&mut self, id: DocumentId) -> bool {
-        let Some(Kept { document, until, share }) = self.kept.remove(&id) else { return false };
+        let Some(KeptDocument { document, until, share }) = self.kept.remove(&id) else { return false };
         if let Some(due) = document.due {
             self.due.remove(&(id.kind, due, id.key));
         }
