@@ -7,8 +7,11 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 #![cfg(unix)]
 
+mod bounds;
 mod failover;
+mod first;
 mod ledger;
+mod stores;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -29,7 +32,7 @@ use rmcp::{
     transport::stdio,
 };
 use rounds::{
-    Durable, FlowError, Given, KeyRing, Limits, Round, Rounds, Steps,
+    Durable, FlowError, Given, KeyRing, Limits, Round, Rounds, RoundsBuilder, Steps,
     asked::DeclaredQuestion,
     durable,
     ledger::Ledger,
@@ -41,24 +44,23 @@ use rounds_testkit::Postgres;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::{PgPool, Pool, SqlitePool};
+use tokio::sync::Notify;
 
 use crate::ledger::Stopping;
 
-/// The moments at which a process is killed: each step of a leg, and two inside of the transaction.
-const MOMENTS: [&str; 9] = [
+/// The moments at which a process is killed: each step of a leg, and three inside of the transaction.
+const MOMENTS: [&str; 7] = [
     "claimed round",
-    "claimed effect",
+    "renewed round",
     "began the transaction",
     "took the money",
     "gave the money",
-    "settling effect",
-    "settled effect",
     "settling round",
     "settled round",
 ];
 
 /// How often a process is killed at each moment.
-const TIMES: usize = 112;
+const TIMES: usize = 143;
 
 #[test]
 fn killed_a_thousand_times_on_sqlite_each_transfer_happens_once() {
@@ -123,18 +125,25 @@ fn survive(database: &str, tool: &str, times: usize) -> i64 {
     for _ in 0..times {
         for moment in MOMENTS {
             let answer = server.call(tool, json!({})).asked().accept("confirm", json!({"confirm": true}));
-            assert_eq!(server.call("stop_at", json!({"moment": moment})).text(), "armed");
-            server.killed_while(&answer, moment);
+            let (method, params) = answer.clone().into_parts();
+            server.killed_while(&method, &params, moment);
             server = Server::start(database);
             transfers += 1;
+            let standing = if moment == "settled round" { COMPLETED } else { WORKING };
+            assert_eq!(server.call("standing", json!({})).text(), standing, "{moment}: record and claim agree");
             let said = server.persistently(&answer);
             assert!(said.starts_with("moved "), "{moment}: {said}");
             assert_eq!(server.persistently(&answer), said, "{moment}: a retry gets the same reply");
+            assert_eq!(server.call("standing", json!({})).text(), COMPLETED, "{moment}");
         }
     }
     assert_eq!(server.call("sum", json!({})).text(), "0");
     transfers
 }
+
+/// The record and the claim of a flow that is worked on, and of one that is over, by the numbers in their tables.
+const WORKING: &str = "status 0, claim 1";
+const COMPLETED: &str = "status 2, claim 2";
 
 /// A server in a separate process.
 struct Server {
@@ -166,11 +175,10 @@ impl Server {
 
     fn tell(&mut self, method: &str, params: &Value) {
         let mut params = params.clone();
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-            "io.modelcontextprotocol/clientInfo": {"name": "once", "version": "1"},
-        });
+        let meta = &mut params["_meta"];
+        meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+        meta["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+        meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "once", "version": "1"});
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         writeln!(self.process.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
@@ -192,10 +200,15 @@ impl Server {
 
     /// Sends a leg again as long as it ends with a retryable error, as any client would.
     fn persistently(&mut self, retry: &Retry) -> String {
+        let (method, params) = retry.clone().into_parts();
+        self.until_settled(&method, &params).text()
+    }
+
+    fn until_settled(&mut self, method: &str, params: &Value) -> Leg {
         for _ in 0..1000 {
-            let leg = self.send(retry);
+            let leg = self.request(method, params.clone());
             if leg.response()["error"]["data"]["reason"] != "retry" {
-                return leg.text();
+                return leg;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -203,9 +216,9 @@ impl Server {
     }
 
     /// Sends a leg to a server that stops at a moment, and kills it there.
-    fn killed_while(mut self, retry: &Retry, moment: &str) {
-        let (method, params) = retry.clone().into_parts();
-        self.tell(&method, &params);
+    fn killed_while(mut self, method: &str, params: &Value, moment: &str) {
+        assert_eq!(self.call("stop_at", json!({"moment": moment})).text(), "armed");
+        self.tell(method, params);
         // No leg waits until its effect is settled, so it may have replied before that.
         let said = self.hear();
         assert!(said == STOPPED || moment == "settled effect", "the server did not reach `{moment}`: {said}");
@@ -255,6 +268,7 @@ fn the_server() {
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, balance BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS moves (number INTEGER PRIMARY KEY);
+    CREATE TABLE IF NOT EXISTS stamps (key TEXT NOT NULL);
     INSERT INTO accounts VALUES ('a', 0), ('b', 0) ON CONFLICT DO NOTHING;
 ";
 
@@ -262,15 +276,14 @@ async fn serve<DB: TransactionDatabase>(ledger: impl Ledger, bank: Bank<DB>)
 where
     Bank<DB>: ServerHandler,
 {
-    let server = Rounds::builder(bank)
-        .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
-        .audience("once")
-        .ledger(Stopping(ledger))
-        .limits(Limits::default().with_lease(Duration::from_millis(100)))
-        .build()
-        .unwrap();
+    let limits = Limits::default().with_lease(Duration::from_millis(100));
+    let server = builder(bank, Stopping(ledger)).limits(limits).register().build().unwrap();
     println!("\n{READY}");
     server.serve(stdio()).await.unwrap().waiting().await.unwrap();
+}
+
+fn builder<S: ServerHandler>(server: S, ledger: impl Ledger) -> RoundsBuilder<S> {
+    Rounds::builder(server).keys(KeyRing::from_bytes([[7; 32]]).unwrap()).audience("once").ledger(ledger)
 }
 
 /// Reports that the process has reached the moment, and waits to be killed.
@@ -288,11 +301,21 @@ struct Stop {
     moment: String,
 }
 
-#[derive(Deserialize, schemars::JsonSchema)]
+#[derive(Default, Deserialize, schemars::JsonSchema)]
 struct Transfer {
     #[serde(default)]
     fails: bool,
+    /// Whether the effect waits in its transaction until the test lets it go on.
+    #[serde(default)]
+    waits: bool,
 }
+
+/// An effect that waits has begun, and may go on.
+static BEGAN: Notify = Notify::const_new();
+static GO_ON: Notify = Notify::const_new();
+
+/// How long the transactions of these servers may be open. Their leases are so short that a sixth is too little.
+const OPEN: Duration = Duration::from_secs(5);
 
 struct Bank<DB: sqlx::Database> {
     tool_router: ToolRouter<Self>,
@@ -301,12 +324,13 @@ struct Bank<DB: sqlx::Database> {
 
 /// The same server on each database.
 macro_rules! bank_on {
-    ($database:ty, $on:ident, $transfer:ident, $effect:ident) => {
+    ($database:ty, $on:ident, $transfer:ident, $prepaid:ident, $effect:ident) => {
         #[tool_router]
         impl Bank<$database> {
             fn $on(pool: Pool<$database>) -> Self {
                 let tool_router = Self::tool_router()
                     .with_route(durable("transfer", "Moves money", $transfer))
+                    .with_route(durable("prepaid", "Moves money, and then asks", $prepaid))
                     .with_route(Self::transfer_stepped());
                 Self { tool_router, pool }
             }
@@ -319,7 +343,10 @@ macro_rules! bank_on {
                             return Ok("not moved".to_owned());
                         }
                         let pool = &step.server().pool;
-                        let number = step.once_in(pool, "transfer", async |tx, _key| $effect(tx, false).await).await?;
+                        let effect = async |tx: &mut <$database as sqlx::Database>::Connection, _: &str| {
+                            $effect(tx, &Transfer::default()).await
+                        };
+                        let number = step.once_in_within(pool, OPEN, "transfer", effect).await?;
                         Ok(format!("moved {number}"))
                     })
                     .build()
@@ -331,7 +358,10 @@ macro_rules! bank_on {
                 let Given::Accepted(true) = round.given::<bool>("confirm") else {
                     return round.ask_form::<bool>("confirm", "Move it?");
                 };
-                let number = round.once_in(&self.pool, "transfer", async |tx, _key| $effect(tx, false).await).await?;
+                let effect = async |tx: &mut <$database as sqlx::Database>::Connection, _: &str| {
+                    $effect(tx, &Transfer::default()).await
+                };
+                let number = round.once_in_within(&self.pool, OPEN, "transfer", effect).await?;
                 Ok(text(format!("moved {number}")))
             }
 
@@ -339,6 +369,25 @@ macro_rules! bank_on {
             async fn stop_at(&self, Parameters(stop): Parameters<Stop>) -> String {
                 *STOP_AT.lock().unwrap() = stop.moment;
                 "armed".to_owned()
+            }
+
+            #[tool(description = "What the store has of the last flow that was answered")]
+            async fn standing(&self) -> String {
+                let standing = sqlx::query_as::<_, (i64, i64)>(
+                    "SELECT CAST(f.status AS BIGINT), CAST(c.state AS BIGINT)
+                     FROM rounds_flows f JOIN rounds_claims c ON c.flow = f.flow
+                     WHERE c.what = $1 ORDER BY f.created DESC LIMIT 1",
+                );
+                let first_round = b"r\0\0\0\x01".to_vec();
+                let (status, claim) = standing.bind(first_round).fetch_one(&self.pool).await.unwrap();
+                format!("status {status}, claim {claim}")
+            }
+
+            #[tool(description = "How often the effects have run")]
+            async fn counts(&self) -> String {
+                let counts = "SELECT (SELECT count(*) FROM moves), (SELECT count(*) FROM stamps)";
+                let counts = sqlx::query_as::<_, (i64, i64)>(counts).fetch_one(&self.pool).await.unwrap();
+                format!("{} moves, {} stamps", counts.0, counts.1)
             }
 
             #[tool(description = "The sum of all accounts")]
@@ -360,12 +409,35 @@ macro_rules! bank_on {
                 return Ok("not moved".to_owned());
             }
             let pool = flow.pool(|bank| &bank.pool);
-            let number = flow.once_in(&pool, "transfer", async |tx, _key| $effect(tx, transfer.fails).await).await?;
+            let effect =
+                async |tx: &mut <$database as sqlx::Database>::Connection, _: &str| $effect(tx, &transfer).await;
+            let number = flow.once_in_within(&pool, OPEN, "transfer", effect).await?;
             Ok(format!("moved {number}"))
         }
 
-        async fn $effect(tx: &mut <$database as sqlx::Database>::Connection, fails: bool) -> Result<i64, EffectError> {
+        async fn $prepaid(flow: Durable<Bank<$database>>, transfer: Transfer) -> Result<String, FlowError> {
+            flow.once("stamp", async |bank: &Bank<$database>, key: &str| {
+                let stamp = sqlx::query("INSERT INTO stamps VALUES ($1)");
+                stamp.bind(key).execute(&bank.pool).await.unwrap();
+            })
+            .await?;
+            let pool = flow.pool(|bank| &bank.pool);
+            let effect =
+                async |tx: &mut <$database as sqlx::Database>::Connection, _: &str| $effect(tx, &transfer).await;
+            let number = flow.once_in_within(&pool, OPEN, "transfer", effect).await?;
+            flow.confirm("Was that right?").await?;
+            Ok(format!("moved {number}"))
+        }
+
+        async fn $effect(
+            tx: &mut <$database as sqlx::Database>::Connection,
+            transfer: &Transfer,
+        ) -> Result<i64, EffectError> {
             reach("began the transaction");
+            if transfer.waits {
+                BEGAN.notify_one();
+                GO_ON.notified().await;
+            }
             let take = sqlx::query("UPDATE accounts SET balance = balance - 1 WHERE name = 'a'");
             take.execute(&mut *tx).await?;
             reach("took the money");
@@ -376,7 +448,7 @@ macro_rules! bank_on {
             );
             let number = number.fetch_one(&mut *tx).await?;
             reach("gave the money");
-            if fails {
+            if transfer.fails {
                 return Err(FlowError::failed("the effect failed").into());
             }
             Ok(number.into())
@@ -384,5 +456,5 @@ macro_rules! bank_on {
     };
 }
 
-bank_on!(sqlx::Sqlite, on_sqlite, transfer_on_sqlite, effect_on_sqlite);
-bank_on!(sqlx::Postgres, on_postgres, transfer_on_postgres, effect_on_postgres);
+bank_on!(sqlx::Sqlite, on_sqlite, transfer_on_sqlite, prepaid_on_sqlite, effect_on_sqlite);
+bank_on!(sqlx::Postgres, on_postgres, transfer_on_postgres, prepaid_on_postgres, effect_on_postgres);
