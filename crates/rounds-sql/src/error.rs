@@ -64,6 +64,25 @@ impl StoreError {
         kind(Arc::new(error))
     }
 
+    /// Whether the same statements may succeed later: the connection broke, or the database is busy, full or read-only. A
+    /// violated constraint or a mistake in a statement remains what it is.
+    pub(crate) fn may_pass(error: &sqlx::Error) -> bool {
+        match error {
+            sqlx::Error::Io(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => true,
+            sqlx::Error::Database(database) => match database.code().as_deref() {
+                Some(code) if code.len() == 5 => passes_by_sqlstate(code),
+                Some(code) => passes_by_result_code(code),
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether the connection is lost, so that the same call may succeed on another.
     #[cfg(feature = "postgres")]
     pub(crate) fn is_lost_connection(error: &sqlx::Error) -> bool {
@@ -108,6 +127,18 @@ fn kind_of_result_code(code: &str) -> fn(Arc<sqlx::Error>) -> StoreError {
         Ok(3 | 23) => StoreError::Denied,
         _ => StoreError::Failed,
     }
+}
+
+/// Classes: connection, resources, a shutdown or a cancelled statement, the disk. Codes: serialisation failure, deadlock and
+/// an unknown end; a lock; a replica; a session or transaction that was open for too long.
+fn passes_by_sqlstate(code: &str) -> bool {
+    ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+        || matches!(code, "40001" | "40P01" | "40003" | "55P03" | "25006" | "25P03" | "25P04")
+}
+
+/// Busy, locked, out of memory, read-only, interrupted, an error of the disk, full, cannot be opened.
+fn passes_by_result_code(code: &str) -> bool {
+    matches!(code.parse::<u32>().map(|code| code & 0xff), Ok(5..=10 | 13 | 14))
 }
 
 impl From<StoreError> for LedgerError {
@@ -163,5 +194,32 @@ pub enum OpenError {
 impl From<sqlx::Error> for OpenError {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(StoreError::of(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_told_from_what_would_fail_again() {
+        // A broken connection, a deadlock, a full disk, a lock, a shutdown, a replica.
+        for code in ["08006", "40001", "40P01", "53100", "55P03", "57P01", "57014", "25006"] {
+            assert!(passes_by_sqlstate(code), "{code}");
+        }
+        // Unique, foreign key, syntax, missing table, division by zero, a failed transaction, a missing right.
+        for code in ["23505", "23503", "42601", "42P01", "22012", "25P02", "42501"] {
+            assert!(!passes_by_sqlstate(code), "{code}");
+        }
+        // Busy and its extended code, locked, read-only, an error of the disk, full.
+        for code in ["5", "261", "6", "8", "10", "13"] {
+            assert!(passes_by_result_code(code), "{code}");
+        }
+        // A mistake in a statement, a constraint and its extended code, a damaged file, a type that does not fit.
+        for code in ["1", "19", "2067", "11", "20"] {
+            assert!(!passes_by_result_code(code), "{code}");
+        }
+        assert!(StoreError::may_pass(&sqlx::Error::PoolTimedOut));
+        assert!(!StoreError::may_pass(&sqlx::Error::RowNotFound));
     }
 }

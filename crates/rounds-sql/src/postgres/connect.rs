@@ -18,6 +18,9 @@ const SCHEMA: [&str; 1] = [include_str!("store-1.sql")];
 /// this one.
 const DOCUMENTS: [&str; 1] = [include_str!("documents-1.sql")];
 
+/// The index with which flows are counted, for the same reason.
+const COUNTS: [&str; 1] = [include_str!("counts-1.sql")];
+
 /// How long a migration may take: several instances wait for each other.
 const MIGRATION: Duration = Duration::from_secs(60);
 
@@ -98,6 +101,7 @@ pub(super) async fn connections(url: &str, timeout: Duration) -> Result<Connecti
         let options = durable(options, &mut connection).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
         migrate(&mut connection, "documents", &DOCUMENTS).await?;
+        migrate(&mut connection, "counts", &COUNTS).await?;
         // It may have failed to say goodbye, which changes nothing.
         let _ = connection.close().await;
         Ok(Connections::new(options, timeout))

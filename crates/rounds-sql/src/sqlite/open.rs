@@ -26,6 +26,9 @@ const SCHEMA: [&str; 1] = [include_str!("store-1.sql")];
 /// this one.
 const DOCUMENTS: [&str; 1] = [include_str!("documents-1.sql")];
 
+/// The index with which flows are counted, for the same reason.
+const COUNTS: [&str; 1] = [include_str!("counts-1.sql")];
+
 /// Configures a [`SqliteLedger`]. Made by [`SqliteLedger::builder`].
 #[derive(Debug, Clone)]
 pub struct SqliteLedgerBuilder {
@@ -86,6 +89,7 @@ impl SqliteLedgerBuilder {
         let mut connection = connect(&options, self.timeout).await?;
         migrate(&mut connection, "store", &SCHEMA).await?;
         migrate(&mut connection, "documents", &DOCUMENTS).await?;
+        migrate(&mut connection, "counts", &COUNTS).await?;
         let writer = Writer::start(options.clone(), connection);
         Ok(SqliteLedger::on(
             writer,

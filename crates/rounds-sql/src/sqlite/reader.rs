@@ -3,8 +3,8 @@
 use rounds::{
     FlowId,
     ledger::{
-        documents::{Document, DocumentId, DocumentKind},
-        register::{FlowFilter, FlowPage, FlowRecord},
+        documents::{Document, DocumentId, DocumentKind, DueDocument},
+        register::{FlowCounts, FlowFilter, FlowPage, FlowRecord, FlowStatus},
     },
     time::Timestamp,
 };
@@ -42,6 +42,19 @@ impl Reader {
         Ok(page)
     }
 
+    pub(super) async fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> Result<FlowCounts, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let mut connection = self.open(slot.take()).await?;
+        let counts = flows::count(&mut connection, status, now, most).await?;
+        *slot = Some(connection);
+        Ok(counts)
+    }
+
     pub(super) async fn document(&self, id: DocumentId, now: Timestamp) -> Result<Option<Document>, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connection = self.open(slot.take()).await?;
@@ -54,11 +67,12 @@ impl Reader {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> Result<Vec<DocumentId>, StoreError> {
+    ) -> Result<Vec<DueDocument>, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connection = self.open(slot.take()).await?;
-        let due = documents::due(&mut connection, kind, now, most).await?;
+        let due = documents::due(&mut connection, kind, now, after, most).await?;
         *slot = Some(connection);
         Ok(due)
     }

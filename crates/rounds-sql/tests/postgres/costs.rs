@@ -32,7 +32,7 @@ async fn a_register_adds_no_round_trip_to_a_claimed_leg() {
     let builder = Rounds::builder(Tool(units)).keys(keys).audience("costs").ledger(ledger).register();
     let client = Client::modern(builder.build().unwrap()).await;
     let ask = async || client.call("weather", json!({})).await.asked();
-    let answered = |asked: &rounds::test::Asked| asked.accept("units", json!({"units": "metric"}));
+    let answered = |asked: &rounds::test::AskedRound| asked.accept("units", json!({"units": "metric"}));
     // The statements are prepared now, and the server watches the register.
     let first = ask().await;
     assert_eq!(answered(&first).send(&client).await.text(), "Metric");

@@ -1,13 +1,21 @@
 //! A file that is locked, read-only, on a full disk, or not a database.
 
 use std::{
+    collections::BTreeSet,
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
-use rounds::ledger::{Claimed, Ledger as _, LedgerError};
+use rounds::{
+    KeyRing, Rounds,
+    ledger::{Claimed, Ledger as _, LedgerError},
+    test::Client,
+};
 use rounds_sql::{OpenError, SqliteLedger, StoreError};
+use rounds_testkit::{Tool, units};
+use serde_json::json;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::{Folder, bid, fresh, round};
@@ -115,6 +123,82 @@ fn a_disk_that_becomes_read_only_is_reported_with_what_to_do() {
         let ledger = SqliteLedger::open(&file).await.unwrap();
         assert!(matches!(ledger.claim(round(1, 1), bid()).await, Ok(Claimed::Done(Some(_)))));
     });
+}
+
+#[test]
+fn a_running_server_on_a_disk_that_becomes_read_only_answers_with_retryable_errors_and_then_goes_on() {
+    let name = "away::a_running_server_on_a_disk_that_becomes_read_only_answers_with_retryable_errors_and_then_goes_on";
+    on_a_small_disk(name, async |disk| {
+        let file = disk.join("rounds.db");
+        let ledger = SqliteLedger::builder(&file).timeout(Duration::from_millis(200)).open().await.unwrap();
+        let keys = KeyRing::from_bytes([[7; 32]]).unwrap();
+        let server = Rounds::builder(Tool(units)).keys(keys).audience("away").ledger(ledger.clone()).build().unwrap();
+        let client = Client::modern(server).await;
+        let answered = client.call("units", json!({})).await.asked().accept("units", json!({"units": "metric"}));
+        let said = answered.clone().send(&client).await.text();
+        let waiting = client.call("units", json!({})).await.asked().accept("units", json!({"units": "metric"}));
+        // A disk on which a file is open for writing cannot be made read-only. The ledger closes the file after an error,
+        // and opens it again for the next step.
+        let mut other = SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.unwrap();
+        let held = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        assert_eq!(waiting.clone().send(&client).await.error()["data"]["reason"], "retry");
+        held.rollback().await.unwrap();
+        other.close().await.unwrap();
+        while !try_mount(&["-o", "remount,ro"], disk) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for _ in 0..2 {
+            let leg = waiting.clone().send(&client).await;
+            assert_eq!(leg.error()["data"]["reason"], "retry", "{}", leg.error());
+        }
+        says(ledger.claim(round(1, 1), bid()).await.unwrap_err(), "on a read-only disk a server cannot run");
+        mount(&["-o", "remount,rw"], disk);
+        assert_eq!(waiting.send(&client).await.text(), said);
+        assert_eq!(answered.send(&client).await.text(), said, "what was acknowledged is kept");
+    });
+}
+
+/// A process that exceeds the size that its files may have is killed by SIGXFSZ: here at each page of its migration.
+#[tokio::test]
+async fn a_process_that_is_killed_in_its_migration_leaves_nothing_or_a_whole_part() {
+    const FILE: &str = "ROUNDS_MIGRATES";
+    if let Some(file) = std::env::var_os(FILE) {
+        SqliteLedger::open(file).await.unwrap();
+        return;
+    }
+    let whole = Folder::new();
+    drop(whole.ledger().await);
+    let (tables, mut found) = (tables(&whole.file()).await, Vec::new());
+    // In blocks of 512 bytes: the index of the log has 32 KiB, and the log of the whole migration less than 512.
+    for blocks in (64..1024).step_by(24) {
+        let folder = Folder::new();
+        let status = Command::new("sh")
+            .args(["-c", "ulimit -c 0; ulimit -f \"$1\"; shift; exec \"$@\"", "sh", &blocks.to_string()])
+            .arg(std::env::current_exe().unwrap())
+            .args(["away::a_process_that_is_killed_in_its_migration_leaves_nothing_or_a_whole_part", "--exact"])
+            .env(FILE, folder.file())
+            .output()
+            .unwrap()
+            .status;
+        let killed = status.signal() == Some(25);
+        assert!(killed || status.success(), "{status}");
+        let count = self::tables(&folder.file()).await;
+        assert!(killed || count == tables, "{blocks}: {count} of {tables}");
+        found.push((killed, count));
+        fresh(&folder.ledger().await, round(1, 1), bid()).await;
+        assert_eq!(self::tables(&folder.file()).await, tables, "{blocks}: the next start completes it");
+    }
+    let killed: BTreeSet<_> = found.iter().filter(|(killed, _)| *killed).map(|(_, count)| *count).collect();
+    // Nothing, the store without documents, and everything: no other number of tables.
+    assert!(killed.len() <= 3 && killed.contains(&0), "{found:?}");
+    assert!(found.iter().any(|(killed, _)| !killed), "{found:?}");
+}
+
+/// How many of our tables a file has.
+async fn tables(file: &Path) -> i64 {
+    let mut connection = SqliteConnection::connect(&format!("sqlite:{}?mode=rwc", file.display())).await.unwrap();
+    let count = sqlx::query_scalar("SELECT count(*) FROM sqlite_master WHERE name LIKE 'rounds%'");
+    count.fetch_one(&mut connection).await.unwrap()
 }
 
 /// Runs a test on a disk of one megabyte: in a process of its own, with a mount that only it sees.
