@@ -15,8 +15,8 @@ const SENTINEL_PORT: u16 = 26379;
 /// The address of a Redis, for data of the application's own beside the claims.
 ///
 /// A connection that the `redis` crate opens stays where it is for as long as it does not break. After a failover that may
-/// be a primary that was demoted, which rejects every write. When a write fails with `READONLY`, or a call gets no answer,
-/// take a new [`client`](Self::client).
+/// be a primary that was demoted, which rejects every write: a command with `READONLY`, and a transaction with `EXECABORT`.
+/// When a write fails or gets no answer, take a new [`client`](Self::client).
 #[derive(Debug, Clone)]
 pub struct RedisAddress(Address);
 

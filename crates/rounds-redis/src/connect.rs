@@ -24,11 +24,7 @@ use crate::{
 /// Configures a [`RedisLedger`]. Made by [`RedisLedger::builder`].
 #[derive(Clone)]
 pub struct RedisLedgerBuilder {
-    url: String,
-    prefix: String,
-    times: Times,
-    tls: RedisTls,
-    wait: Duration,
+    place: Place,
     anonymous_bytes: Option<usize>,
     principal_bytes: Option<usize>,
     freeing_bytes: usize,
@@ -36,28 +32,19 @@ pub struct RedisLedgerBuilder {
 
 impl RedisLedgerBuilder {
     pub(crate) fn new(url: String) -> Self {
-        Self {
-            url,
-            prefix: "rounds".to_owned(),
-            times: TIMES,
-            tls: RedisTls::default(),
-            wait: Duration::ZERO,
-            anonymous_bytes: None,
-            principal_bytes: None,
-            freeing_bytes: Freeing::BYTES,
-        }
+        Self { place: Place::new(url), anonymous_bytes: None, principal_bytes: None, freeing_bytes: Freeing::BYTES }
     }
 
     /// Sets the prefix of every key, which a colon follows: `rounds` by default. Services that share a Redis need
     /// different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.place.prefix = prefix.into();
         self
     }
 
-    /// Sets the timeout of one call to Redis: one second by default. Round trips may take 80 % of it.
+    /// Sets the timeout of one round trip to Redis: one second by default. Round trips of 80 % of it are served.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.times.call = timeout;
+        self.place.times.call = timeout;
         self
     }
 
@@ -65,20 +52,20 @@ impl RedisLedgerBuilder {
     /// its own timeout, and the attempt goes on for the next call. If sentinels have to be asked for the primary, the call
     /// waits for that as well.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.times.connect = timeout;
+        self.place.times.connect = timeout;
         self
     }
 
     /// Sets the certificates for a `rediss://` URL.
     pub fn tls(mut self, tls: RedisTls) -> Self {
-        self.tls = tls;
+        self.place.tls = tls;
         self
     }
 
     /// Sets how long [`connect`](Self::connect) waits for a Redis that cannot be reached: not at all by default. The log
     /// says that it waits, and for what.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.place.wait = wait;
         self
     }
 
@@ -114,11 +101,11 @@ impl RedisLedgerBuilder {
     /// a cluster, does not permit a step, or is configured to evict keys. The token of an evicted claim could be used
     /// again.
     pub async fn connect(self) -> Result<RedisLedger, ConnectError> {
-        until_there(self.wait, ConnectError::is_away, || self.try_connect()).await
+        until_there(self.place.wait, ConnectError::is_away, || self.try_connect()).await
     }
 
     async fn try_connect(&self) -> Result<RedisLedger, ConnectError> {
-        let (_, connection) = connection(&self.url, &self.prefix, self.times, &self.tls)?;
+        let (_, connection) = self.place.connection()?;
         check_kind(&connection).await?;
         let memory = connection.info("memory").await.map_err(|away| ConnectError::of("INFO", away))?;
         check_eviction(&memory)?;
@@ -126,7 +113,7 @@ impl RedisLedgerBuilder {
             self.anonymous_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 2),
             self.principal_bytes.unwrap_or_else(|| memory_for_claims(&memory) / 10),
         );
-        let ledger = RedisLedger::on(connection, &self.prefix, shares, Freeing::new(self.freeing_bytes));
+        let ledger = RedisLedger::on(connection, &self.place.prefix, shares, Freeing::new(self.freeing_bytes));
         rehearse(&ledger).await?;
         Ok(ledger)
     }
@@ -173,35 +160,49 @@ impl std::fmt::Debug for RedisLedgerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The URL may contain a password.
         f.debug_struct("RedisLedgerBuilder")
-            .field("prefix", &self.prefix)
-            .field("times", &self.times)
+            .field("prefix", &self.place.prefix)
+            .field("times", &self.place.times)
             .finish_non_exhaustive()
     }
 }
 
 /// Default timeouts.
-pub(crate) const TIMES: Times = Times { call: Duration::from_secs(1), connect: Duration::from_secs(5) };
+const TIMES: Times = Times { call: Duration::from_secs(1), connect: Duration::from_secs(5) };
 
-/// Checks the configuration and returns a connection that is opened on first use.
-pub(crate) fn connection(
-    url: &str,
-    prefix: &str,
-    times: Times,
-    tls: &RedisTls,
-) -> Result<(Address, Connection), ConnectError> {
-    if prefix.contains(['{', '}']) {
-        return Err(ConnectError::Prefix { prefix: prefix.to_owned() });
+/// A Redis and how it is reached: what the ledger and the relay have in common.
+#[derive(Clone)]
+pub(crate) struct Place {
+    url: String,
+    pub(crate) prefix: String,
+    pub(crate) times: Times,
+    pub(crate) tls: RedisTls,
+    pub(crate) wait: Duration,
+}
+
+impl Place {
+    pub(crate) fn new(url: String) -> Self {
+        let (prefix, tls) = ("rounds".to_owned(), RedisTls::default());
+        Self { url, prefix, times: TIMES, tls, wait: Duration::ZERO }
     }
-    if times.call.is_zero() || times.connect.is_zero() {
-        return Err(ConnectError::NoTime);
+
+    /// Checks the configuration and returns a connection that is opened on first use.
+    pub(crate) fn connection(&self) -> Result<(Address, Connection), ConnectError> {
+        let Self { url, prefix, times, tls, .. } = self;
+        if prefix.contains(['{', '}']) {
+            return Err(ConnectError::Prefix { prefix: prefix.clone() });
+        }
+        if times.call.is_zero() || times.connect.is_zero() {
+            return Err(ConnectError::NoTime);
+        }
+        let address = Address::parse(url, tls).map_err(ConnectError::url)?;
+        let connection = Connection::new(address.clone(), *times).map_err(ConnectError::url)?;
+        Ok((address, connection))
     }
-    let address = Address::parse(url, tls).map_err(ConnectError::url)?;
-    let connection = Connection::new(address.clone(), times).map_err(ConnectError::url)?;
-    Ok((address, connection))
 }
 
 /// Checks that this is the primary of a Redis that is not a cluster.
 pub(crate) async fn check_kind(connection: &Connection) -> Result<(), ConnectError> {
+    connection.open().await.map_err(|away| ConnectError::of("PING", away))?;
     let told = |away| ConnectError::of("INFO", away);
     let server = connection.info("server").await.map_err(told)?;
     match field(&server, "redis_mode") {

@@ -1,18 +1,17 @@
 //! The connection: every call ends with a reply or an error in bounded time, and a lost connection is opened again.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use redis::{
-    Client, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind,
-    aio::{ConnectionManager, ConnectionManagerConfig, PubSub},
+    Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisFuture, ScriptInvocation, ServerErrorKind,
+    Value,
+    aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig, PubSub},
 };
 use rounds::ledger::LedgerError;
+use tokio::time::{Instant, error::Elapsed, timeout};
 
 use crate::{address::Address, connect::field};
 
@@ -38,15 +37,36 @@ struct Current {
     manager: Option<ConnectionManager>,
     /// Number of managers before this one.
     number: u64,
-    /// Whether Redis has answered on it.
-    has_answered: Arc<AtomicBool>,
+    connecting: Arc<Connecting>,
 }
 
 /// A manager for one call.
 struct Lent {
     manager: ConnectionManager,
     number: u64,
-    has_answered: Arc<AtomicBool>,
+    connecting: Arc<Connecting>,
+}
+
+/// When a manager began to connect, until Redis answers.
+struct Connecting(Mutex<Option<Instant>>);
+
+impl Connecting {
+    fn begins(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    fn ends(&self) {
+        *self.lock() = None;
+    }
+
+    /// Whether it may still be connecting.
+    fn goes_on(&self, within: Duration) -> bool {
+        self.lock().is_some_and(|began| began.elapsed() < within)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Connection {
@@ -55,7 +75,7 @@ impl Connection {
             Address::At(client) => Some(manager(client, times)?),
             Address::Sentinels(_) => None,
         };
-        let current = Mutex::new(Current { manager, number: 0, has_answered: Arc::default() });
+        let current = Mutex::new(Current::new(manager, 0));
         Ok(Self { address, current, looking: tokio::sync::Mutex::default(), times })
     }
 
@@ -66,8 +86,8 @@ impl Connection {
         call: &ScriptInvocation<'_>,
         again: &ScriptInvocation<'_>,
     ) -> Result<T, Away> {
-        self.run(async |manager| match call.invoke_async(manager).await {
-            Err(error) if is_broken(&error) => again.invoke_async(manager).await,
+        self.run(async |line| match call.invoke_async(line).await {
+            Err(error) if is_broken(&error) => again.invoke_async(line).await,
             outcome => outcome,
         })
         .await
@@ -78,10 +98,8 @@ impl Connection {
     pub(crate) async fn publish(&self, channel: &str, message: &[u8]) -> Result<Published, Away> {
         let mut publish = redis::cmd("PUBLISH");
         publish.arg(channel).arg(message);
-        self.run(async |manager| match publish.query_async(manager).await {
-            Err(error) if is_broken(&error) => {
-                Ok(Published { heard: publish.query_async(manager).await?, broken: true })
-            }
+        self.run(async |line| match publish.query_async(line).await {
+            Err(error) if is_broken(&error) => Ok(Published { heard: publish.query_async(line).await?, broken: true }),
             heard => Ok(Published { heard: heard?, broken: false }),
         })
         .await
@@ -116,7 +134,7 @@ impl Connection {
 
     /// Sends a command.
     pub(crate) async fn query<T: FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Away> {
-        self.run(async |manager| command.query_async(manager).await).await
+        self.run(async |line| command.query_async(line).await).await
     }
 
     /// Opens a new connection for the next call.
@@ -125,21 +143,35 @@ impl Connection {
         self.replace(number);
     }
 
-    /// Runs work within the timeout of a call. Asking sentinels for the primary comes before that.
-    async fn run<T>(&self, work: impl AsyncFnOnce(&mut ConnectionManager) -> Result<T, RedisError>) -> Result<T, Away> {
-        let Lent { mut manager, number, has_answered } = self.lend().await?;
-        let outcome = match tokio::time::timeout(self.times.call, work(&mut manager)).await {
-            Ok(outcome) => outcome.map_err(Away::Failed),
-            Err(_) => Err(Away::Silent { after: self.times.call }),
+    /// Runs work, each round trip of which has the timeout of a call. Asking sentinels for the primary comes before that.
+    async fn run<T>(&self, work: impl AsyncFnOnce(&mut Timed) -> Result<T, RedisError>) -> Result<T, Away> {
+        let Lent { manager, number, connecting } = self.lend().await?;
+        let mut timed = Timed { manager, timeout: self.times.call, is_silent: false, connecting };
+        let outcome = match work(&mut timed).await {
+            Err(_) if timed.is_silent => Err(Away::Silent { after: self.times.call }),
+            outcome => outcome.map_err(Away::Failed),
         };
-        match &outcome {
-            Ok(_) => has_answered.store(true, Ordering::Relaxed),
-            // It may still be connecting, which takes longer than a call: another attempt would begin that again.
-            Err(Away::Silent { .. }) if !has_answered.load(Ordering::Relaxed) && !self.has_sentinels() => {}
-            Err(away) if away.is_for_good() || (self.has_sentinels() && away.is_away()) => self.replace(number),
-            Err(_) => {}
+        if let Err(away) = &outcome {
+            let is_lost = away.is_for_good() || (self.has_sentinels() && away.is_away());
+            // Connecting takes longer than a call. Another attempt would begin it again, and if a round trip takes most of
+            // the timeout, no attempt would ever end.
+            let waits = timed.is_silent && timed.connecting.goes_on(self.times.connect);
+            if is_lost && !waits {
+                self.replace(number);
+            }
         }
         outcome
+    }
+
+    /// Connects, which may take longer than a call.
+    pub(crate) async fn open(&self) -> Result<(), Away> {
+        let Lent { manager, connecting, .. } = self.lend().await?;
+        let limit = self.times.connect.saturating_add(self.times.call);
+        let mut timed = Timed { manager, timeout: limit, is_silent: false, connecting };
+        match redis::cmd("PING").exec_async(&mut timed).await {
+            Err(_) if timed.is_silent => Err(Away::Silent { after: limit }),
+            outcome => outcome.map_err(Away::Failed),
+        }
     }
 
     async fn lend(&self) -> Result<Lent, Away> {
@@ -153,10 +185,8 @@ impl Connection {
         let primary = self.address.client(self.times.connect).await?;
         let manager = manager(&primary, self.times)?;
         let mut current = self.lock();
-        current.has_answered = Arc::default();
-        let (number, has_answered) = (current.number, current.has_answered.clone());
-        current.manager = Some(manager.clone());
-        Ok(Lent { manager, number, has_answered })
+        *current = Current::new(Some(manager), current.number);
+        current.lend().ok_or(Away::Garbage)
     }
 
     /// Replaces a connection that may never work again. The new one resolves the host name again, or asks sentinels.
@@ -174,7 +204,7 @@ impl Connection {
             },
             Address::Sentinels(_) => None,
         };
-        *current = Current { manager, number: number + 1, has_answered: Arc::default() };
+        *current = Current::new(manager, number + 1);
     }
 
     fn has_sentinels(&self) -> bool {
@@ -187,9 +217,66 @@ impl Connection {
 }
 
 impl Current {
+    fn new(manager: Option<ConnectionManager>, number: u64) -> Self {
+        Self { manager, number, connecting: Arc::new(Connecting(Mutex::new(Some(Instant::now())))) }
+    }
+
     fn lend(&self) -> Option<Lent> {
         let manager = self.manager.clone()?;
-        Some(Lent { manager, number: self.number, has_answered: self.has_answered.clone() })
+        Some(Lent { manager, number: self.number, connecting: self.connecting.clone() })
+    }
+}
+
+/// A connection on which each round trip has the timeout of a call. A script that Redis does not know takes three.
+struct Timed {
+    manager: ConnectionManager,
+    timeout: Duration,
+    /// Whether a round trip took longer.
+    is_silent: bool,
+    connecting: Arc<Connecting>,
+}
+
+impl Timed {
+    fn ended<T>(&mut self, trip: Result<Result<T, RedisError>, Elapsed>) -> Result<T, RedisError> {
+        match trip {
+            Ok(outcome) => {
+                match &outcome {
+                    // The manager connects again by itself.
+                    Err(error) if is_broken(error) || error.is_timeout() => self.connecting.begins(),
+                    _ => self.connecting.ends(),
+                }
+                outcome
+            }
+            Err(_) => {
+                self.is_silent = true;
+                Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into())
+            }
+        }
+    }
+}
+
+impl ConnectionLike for Timed {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let trip = timeout(self.timeout, self.manager.send_packed_command(command)).await;
+            self.ended(trip)
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            let trip = timeout(self.timeout, self.manager.send_packed_commands(commands, offset, count)).await;
+            self.ended(trip)
+        })
+    }
+
+    fn get_db(&self) -> i64 {
+        self.manager.get_db()
     }
 }
 
@@ -221,8 +308,9 @@ fn manager(client: &Client, times: Times) -> Result<ConnectionManager, RedisErro
     ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 
+/// Whether the connection broke. A round trip that took too long does not tell.
 fn is_broken(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal()
+    !error.is_timeout() && (error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal())
 }
 
 /// Reason why a call to Redis failed.
@@ -272,7 +360,7 @@ impl Away {
                 let kind = error.kind();
                 let is_loading =
                     matches!(kind, ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown));
-                is_loading || is_broken(error)
+                is_loading || is_broken(error) || error.is_timeout()
             }
             Self::Garbage | Self::Unsettled => false,
         }

@@ -320,7 +320,7 @@ impl Ledger for RedisLedger {
             let mut call = scripts::RENEW.prepare_invoke();
             call.key(self.key(id)).arg(fence).arg(millis(lease_until));
             if let ClaimKind::Round(round) = id.what {
-                call.key(self.record_key(id.flow)).arg(round);
+                call.key(self.record_key(id.flow)).arg(round).arg(self.index()).arg(id.flow.to_string());
             }
             Ok(yes_or_no(self.call(&call).await?)?)
         })

@@ -15,8 +15,8 @@ use rounds::{
 use tokio::{runtime::Handle, task::AbortHandle, time::sleep};
 
 use crate::{
-    connect::{self, ConnectError},
-    connection::{Away, Connection, Published, Times},
+    connect::{self, ConnectError, Place},
+    connection::{Away, Connection, Published},
     subscription::{Line, Standing, Subscription},
     tls::RedisTls,
 };
@@ -76,14 +76,7 @@ impl RedisRelay {
 
     /// Returns a builder, to connect with a configuration.
     pub fn builder(url: impl Into<String>, name: impl Into<String>) -> RedisRelayBuilder {
-        RedisRelayBuilder {
-            url: url.into(),
-            name: name.into(),
-            prefix: "rounds".to_owned(),
-            times: connect::TIMES,
-            tls: RedisTls::default(),
-            wait: Duration::ZERO,
-        }
+        RedisRelayBuilder { name: name.into(), place: Place::new(url.into()) }
     }
 
     async fn publish(&self, to: &str, message: &[u8]) -> Result<bool, Away> {
@@ -155,43 +148,39 @@ impl fmt::Debug for RedisRelay {
 /// Configures a [`RedisRelay`]. Made by [`RedisRelay::builder`].
 #[derive(Clone)]
 pub struct RedisRelayBuilder {
-    url: String,
     name: String,
-    prefix: String,
-    times: Times,
-    tls: RedisTls,
-    wait: Duration,
+    place: Place,
 }
 
 impl RedisRelayBuilder {
     /// Sets the prefix of every channel, which a colon follows: `rounds` by default. All instances of a service need
     /// the same prefix. Services that share a Redis need different prefixes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
+        self.place.prefix = prefix.into();
         self
     }
 
-    /// Sets the timeout of one call to Redis: one second by default. Round trips may take 80 % of it.
+    /// Sets the timeout of one round trip to Redis: one second by default. Round trips of 80 % of it are served.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.times.call = timeout;
+        self.place.times.call = timeout;
         self
     }
 
     /// Sets the timeout of connecting to Redis: five seconds by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.times.connect = timeout;
+        self.place.times.connect = timeout;
         self
     }
 
     /// Sets the certificates for a `rediss://` URL.
     pub fn tls(mut self, tls: RedisTls) -> Self {
-        self.tls = tls;
+        self.place.tls = tls;
         self
     }
 
     /// Sets how long [`connect`](Self::connect) waits for a Redis that cannot be reached: not at all by default.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
+        self.place.wait = wait;
         self
     }
 
@@ -202,15 +191,16 @@ impl RedisRelayBuilder {
     /// [`ConnectError`] if the configuration is wrong, or if Redis cannot be reached, is a replica, a sentinel or a node of
     /// a cluster, or does not permit to publish and to subscribe.
     pub async fn connect(self) -> Result<RedisRelay, ConnectError> {
-        until_there(self.wait, ConnectError::is_away, || self.try_connect()).await
+        until_there(self.place.wait, ConnectError::is_away, || self.try_connect()).await
     }
 
     async fn try_connect(&self) -> Result<RedisRelay, ConnectError> {
-        let Self { url, name, prefix, times, tls, .. } = self;
+        let Self { name, place } = self;
+        let Place { prefix, times, .. } = place;
         if name.is_empty() || name.len() > LONGEST {
             return Err(ConnectError::Name { longest: LONGEST });
         }
-        let (address, connection) = connect::connection(url, prefix, *times, tls)?;
+        let (address, connection) = place.connection()?;
         connect::check_kind(&connection).await?;
         let here = unique(name);
         let line = Line { address, channel: channel(prefix, &here), times: *times };
@@ -236,8 +226,8 @@ impl fmt::Debug for RedisRelayBuilder {
         // The URL may contain a password.
         f.debug_struct("RedisRelayBuilder")
             .field("name", &self.name)
-            .field("prefix", &self.prefix)
-            .field("times", &self.times)
+            .field("prefix", &self.place.prefix)
+            .field("times", &self.place.times)
             .finish_non_exhaustive()
     }
 }

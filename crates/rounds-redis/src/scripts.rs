@@ -80,6 +80,7 @@ pub(crate) mod register {
     with!(ABANDON, "lua/abandon.lua", "lua/register/abandon.lua");
     script!(BEGIN, "lua/register/begin.lua");
     script!(CANCEL, "lua/register/cancel.lua");
+    script!(COUNT, "lua/register/count.lua");
     script!(DELETE, "lua/register/delete.lua");
     script!(GET, "lua/register/get.lua");
     script!(LIST, "lua/register/list.lua");

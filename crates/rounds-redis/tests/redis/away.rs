@@ -1,13 +1,6 @@
 //! Redis away: stopped, started again, or connected and silent.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use rounds::{
     FlowId,
@@ -16,11 +9,8 @@ use rounds::{
     test::Leg,
 };
 use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
+use rounds_testkit::Cable;
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, UnixStream},
-};
 
 use crate::{
     Redis, bid, fresh, in_time, round,
@@ -141,72 +131,15 @@ async fn a_connection_that_broke_between_two_calls_is_not_noticed() {
     }
 }
 
-/// A proxy in front of Redis that can be cut: open connections stay open, and nothing passes any more.
-pub(crate) struct Cable {
-    pub(crate) url: String,
-    cut: Arc<AtomicUsize>,
-    leads_to: Arc<Mutex<PathBuf>>,
-    /// Number of replies that break the connection instead of passing.
-    loses: Arc<AtomicUsize>,
-}
-
-impl Cable {
-    pub(crate) async fn to(redis: &Redis) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("redis://{}/", listener.local_addr().unwrap());
-        let (leads_to, cut) = (Arc::new(Mutex::new(redis.socket())), Arc::new(AtomicUsize::new(0)));
-        let loses = Arc::new(AtomicUsize::new(0));
-        let (cuts, leading, losing) = (cut.clone(), leads_to.clone(), loses.clone());
-        tokio::spawn(async move {
-            while let Ok((mut here, _)) = listener.accept().await {
-                let (socket, cuts, losing) = (leading.lock().unwrap().clone(), cuts.clone(), losing.clone());
-                tokio::spawn(async move {
-                    let before = cuts.load(Ordering::SeqCst);
-                    let mut there = UnixStream::connect(socket).await.unwrap();
-                    let (mut up, mut down) = ([0; 4096], [0; 4096]);
-                    loop {
-                        let passed = tokio::select! {
-                            read = here.read(&mut up) => (read.unwrap_or(0), true),
-                            read = there.read(&mut down) => (read.unwrap_or(0), false),
-                        };
-                        if cuts.load(Ordering::SeqCst) != before {
-                            std::future::pending::<()>().await;
-                        }
-                        let written = match passed {
-                            (0, _) => return,
-                            (_, false) if losing.swap(0, Ordering::SeqCst) > 0 => return,
-                            (length, true) => there.write_all(&up[..length]).await,
-                            (length, false) => here.write_all(&down[..length]).await,
-                        };
-                        if written.is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        Self { url, cut, leads_to, loses }
-    }
-
-    /// Connects new clients to another Redis, as when a host name gets a new address.
-    pub(crate) fn lead_to(&self, redis: &Redis) {
-        *self.leads_to.lock().unwrap() = redis.socket();
-    }
-
-    pub(crate) fn cut(&self) {
-        self.cut.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 #[tokio::test]
 async fn a_connection_on_which_nothing_comes_back_is_replaced() {
     let redis = Redis::start();
-    let cable = Cable::to(&redis).await;
-    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let cable = Cable::to(redis.socket()).await;
+    let connecting = RedisLedger::builder(cable.redis_url()).timeout(Duration::from_millis(300)).connect();
     let ledger = in_time(connecting).await.unwrap();
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     for _ in 0..2 {
-        cable.cut();
+        cable.stall();
         assert!(in_time(ledger.renew(round(1, 1), fence, bid(9).keep.until)).await.is_err());
         assert!(in_time(ledger.renew(round(1, 1), fence, bid(9).keep.until)).await.unwrap());
     }
@@ -215,22 +148,21 @@ async fn a_connection_on_which_nothing_comes_back_is_replaced() {
 #[tokio::test]
 async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
     let redis = Redis::start();
-    let cable = Cable::to(&redis).await;
-    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    let cable = Cable::to(redis.socket()).await;
+    let ledger = in_time(RedisLedger::connect(&cable.redis_url())).await.unwrap();
     // Redis has loaded the scripts from now on.
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     assert!(ledger.settle(round(1, 1), fence, None, None, vec![]).await.unwrap());
 
-    let lose_the_next = || cable.loses.store(1, Ordering::SeqCst);
-    lose_the_next();
+    cable.lose_the_next_reply();
     let fence = fresh(&ledger, round(2, 1), bid(0)).await;
-    lose_the_next();
+    cable.lose_the_next_reply();
     assert!(in_time(ledger.renew(round(2, 1), fence, bid(9).keep.until)).await.unwrap());
-    lose_the_next();
+    cable.lose_the_next_reply();
     assert!(in_time(ledger.settle(round(2, 1), fence, Some(b"the reply".to_vec()), None, vec![])).await.unwrap());
-    lose_the_next();
+    cable.lose_the_next_reply();
     assert!(matches!(in_time(ledger.claim(round(2, 1), bid(0))).await, Ok(Claimed::Done(Some(_)))));
-    assert_eq!(cable.loses.load(Ordering::SeqCst), 0);
+    assert!(!cable.will_lose_a_reply());
     assert!(
         !ledger.settle(round(2, 1), fence, None, None, vec![]).await.unwrap(),
         "a call that is not a repetition is rejected"
@@ -240,13 +172,13 @@ async fn a_call_whose_answer_was_lost_is_the_same_call_when_it_is_made_again() {
 #[tokio::test]
 async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
     let redis = Redis::start();
-    let cable = Cable::to(&redis).await;
-    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let cable = Cable::to(redis.socket()).await;
+    let connecting = RedisLedger::builder(cable.redis_url()).timeout(Duration::from_millis(300)).connect();
     let ledger = in_time(connecting).await.unwrap();
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
     let other = redis.ledger().await;
     let Ok(Claimed::Running(waiting)) = other.claim(round(1, 1), bid(0)).await else { panic!() };
-    cable.cut();
+    cable.stall();
     assert!(in_time(ledger.release(round(1, 1), fence, OwnerLost::Free, false)).await.is_err());
     in_time(waiting).await;
     assert_eq!(fresh(&other, round(1, 1), bid(0)).await, fence + 1);
@@ -256,12 +188,12 @@ async fn a_claim_that_could_not_be_given_up_is_given_up_later() {
 #[tokio::test]
 async fn what_is_given_up_later_is_nobody_elses_claim() {
     let (old, new) = (Redis::start(), Redis::start());
-    let cable = Cable::to(&old).await;
-    let connecting = RedisLedger::builder(cable.url.clone()).timeout(Duration::from_millis(300)).connect();
+    let cable = Cable::to(old.socket()).await;
+    let connecting = RedisLedger::builder(cable.redis_url()).timeout(Duration::from_millis(300)).connect();
     let (ledger, other) = (in_time(connecting).await.unwrap(), new.ledger().await);
     let fence = fresh(&ledger, round(1, 1), bid(0)).await;
-    cable.lead_to(&new);
-    cable.cut();
+    cable.lead_to(new.socket());
+    cable.stall();
     let theirs = fresh(&other, round(1, 1), bid(0)).await;
     let _: String = new.ask("CONFIG RESETSTAT", &[]).await;
     assert!(in_time(ledger.release(round(1, 1), fence, OwnerLost::Free, false)).await.is_err());
@@ -277,11 +209,11 @@ async fn what_is_given_up_later_is_nobody_elses_claim() {
 #[tokio::test]
 async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
     let (old, new) = (Redis::start(), Redis::start());
-    let cable = Cable::to(&old).await;
-    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    let cable = Cable::to(old.socket()).await;
+    let ledger = in_time(RedisLedger::connect(&cable.redis_url())).await.unwrap();
     assert!(matches!(ledger.claim(round(1, 1), bid(0)).await, Ok(Claimed::Fresh { .. })));
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
-    cable.lead_to(&new);
+    cable.lead_to(new.socket());
     assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "a replica rejects claims");
     fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);
@@ -290,11 +222,11 @@ async fn a_primary_that_is_one_no_more_is_left_for_the_one_that_has_its_name() {
 #[tokio::test]
 async fn a_primary_without_its_replicas_is_left_for_the_one_that_has_its_name() {
     let (old, new) = (Redis::start(), Redis::start());
-    let cable = Cable::to(&old).await;
-    let ledger = in_time(RedisLedger::connect(&cable.url)).await.unwrap();
+    let cable = Cable::to(old.socket()).await;
+    let ledger = in_time(RedisLedger::connect(&cable.redis_url())).await.unwrap();
     fresh(&ledger, round(1, 1), bid(0)).await;
     let _: String = old.ask("CONFIG SET min-replicas-to-write 1", &[]).await;
-    cable.lead_to(&new);
+    cable.lead_to(new.socket());
     assert!(in_time(ledger.claim(round(2, 1), bid(0))).await.is_err(), "it rejects claims without its replicas");
     fresh(&ledger, round(2, 1), bid(0)).await;
     assert_eq!(new.keys().await.len(), 1);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap names its line")]
 
 mod away;
+mod causes;
 mod claims;
 mod costs;
 mod hostile;
@@ -11,6 +12,7 @@ mod processes;
 mod relay;
 mod sealed;
 mod shop;
+mod slow;
 mod spill;
 
 use std::time::Duration;

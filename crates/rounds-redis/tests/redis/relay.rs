@@ -14,12 +14,11 @@ use rounds::{
     time::{BoxFuture, Clock},
 };
 use rounds_redis::{ConnectError, RedisLedger, RedisRelay};
+use rounds_testkit::Cable;
 use serde_json::json;
 
 use crate::{
-    Redis,
-    away::Cable,
-    in_time,
+    Redis, in_time,
     shop::{Shop, builder},
 };
 
@@ -167,12 +166,12 @@ async fn a_redis_that_is_stopped_and_started_costs_retries_and_no_flow() {
 #[tokio::test]
 async fn a_connection_on_which_nothing_comes_any_more_is_given_up() {
     let redis = Redis::start();
-    let cable = Cable::to(&redis).await;
-    let relay = RedisRelay::builder(cable.url.clone(), "a").timeout(Duration::from_millis(300)).connect();
+    let cable = Cable::to(redis.socket()).await;
+    let relay = RedisRelay::builder(cable.redis_url(), "a").timeout(Duration::from_millis(300)).connect();
     let a = Instance::with(&redis, in_time(relay).await.unwrap(), |builder| builder).await;
     let b = Instance::new(&redis, "b").await;
     let answered = a.begun().await;
-    cable.cut();
+    cable.stall();
     // Redis does not know that the first one hears nothing.
     until_listeners(&redis, &a.here, 2).await;
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
@@ -182,19 +181,19 @@ async fn a_connection_on_which_nothing_comes_any_more_is_given_up() {
 #[tokio::test]
 async fn an_errand_that_a_dead_connection_swallows_is_sent_again() {
     let redis = Redis::start();
-    let cable = Cable::to(&redis).await;
-    let relay = RedisRelay::builder(cable.url.clone(), "a").timeout(Duration::from_millis(500)).connect();
+    let cable = Cable::to(redis.socket()).await;
+    let relay = RedisRelay::builder(cable.redis_url(), "a").timeout(Duration::from_millis(500)).connect();
     let a = Instance::with(&redis, in_time(relay).await.unwrap(), |builder| builder).await;
     let b = Instance::new(&redis, "b").await;
     let answered = a.begun().await;
-    cable.cut();
+    cable.stall();
     assert_eq!(in_time(answered.send(&b.client)).await.text(), WRAPPED);
 }
 
 /// A fleet of two that connects to its Redis through the cable; its claims are in another Redis. The first instance
 /// subscribes first.
 async fn fleet(cable: &Cable, claims: &Redis) -> [Instance; 2] {
-    let relay = |name| RedisRelay::builder(cable.url.clone(), name).timeout(Duration::from_millis(500)).connect();
+    let relay = |name| RedisRelay::builder(cable.redis_url(), name).timeout(Duration::from_millis(500)).connect();
     let (a, b) = (in_time(relay("a")).await.unwrap(), in_time(relay("b")).await.unwrap());
     [Instance::with(claims, a, |builder| builder).await, Instance::with(claims, b, |builder| builder).await]
 }
@@ -209,10 +208,10 @@ async fn end_first_subscription(redis: &Redis) {
 /// The address leads to a new Redis. Connections to the old one stay open in part, or are cut off silently.
 async fn another_redis_takes_over(cuts_off: impl AsyncFnOnce(&Redis, &Cable)) {
     let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
-    let cable = Cable::to(&old).await;
+    let cable = Cable::to(old.socket()).await;
     let [a, b] = fleet(&cable, &claims).await;
     let answered = a.begun().await;
-    cable.lead_to(&new);
+    cable.lead_to(new.socket());
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
     cuts_off(&old, &cable).await;
     assert_eq!(persistently(&answered, &b.client).await.text(), WRAPPED);
@@ -248,17 +247,17 @@ async fn a_primary_that_became_a_replica_and_ends_subscriptions_costs_no_flow() 
 
 #[tokio::test]
 async fn a_primary_that_is_not_heard_of_any_more_costs_no_flow() {
-    another_redis_takes_over(async |_, cable| cable.cut()).await;
+    another_redis_takes_over(async |_, cable| cable.stall()).await;
 }
 
 /// Only the owner has moved so far: an instance that has not moved finds no subscriber.
 #[tokio::test]
 async fn nobody_who_listens_at_a_replica_takes_others_for_gone() {
     let (claims, old, new) = (Redis::start(), Redis::start(), Redis::start());
-    let cable = Cable::to(&old).await;
+    let cable = Cable::to(old.socket()).await;
     let [a, b] = fleet(&cable, &claims).await;
     let answered = a.begun().await;
-    cable.lead_to(&new);
+    cable.lead_to(new.socket());
     end_first_subscription(&old).await;
     let _: String = old.ask("REPLICAOF 127.0.0.1 1", &[]).await;
     until_listeners(&new, &a.here, 1).await;
@@ -268,7 +267,7 @@ async fn nobody_who_listens_at_a_replica_takes_others_for_gone() {
 #[tokio::test]
 async fn an_owner_that_has_just_lost_its_connection_is_not_gone() {
     let (claims, redis) = (Redis::start(), Redis::start());
-    let cable = Cable::to(&redis).await;
+    let cable = Cable::to(redis.socket()).await;
     let [a, b] = fleet(&cable, &claims).await;
     let answered = a.begun().await;
     end_first_subscription(&redis).await;
@@ -314,7 +313,7 @@ async fn a_silent_redis_holds_nobody_up_for_long() {
     redis.pause();
     let began = Instant::now();
     assert!(relay.post("b", b"anything".to_vec()).await.is_err());
-    let connecting = RedisRelay::builder(redis.url(), "b").timeout(timeout).connect();
+    let connecting = RedisRelay::builder(redis.url(), "b").timeout(timeout).connect_timeout(timeout).connect();
     assert!(matches!(in_time(connecting).await, Err(ConnectError::Unreachable(_))));
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
