@@ -1,5 +1,7 @@
 //! One event for each station of a leg, and one end for each leg.
 
+use std::time::Duration;
+
 use crate::common::{Desk, Visit, shop, small};
 use rounds::observe::{Method, Outcome, Refusal, Station};
 use serde_json::json;
@@ -20,7 +22,10 @@ async fn a_flow_of_two_legs_a_replay_and_a_refusal_pass_their_stations_in_order(
 
     stage.events.clear();
     let _ = first.accept("size", small()).send(&stage.client).await.text();
-    assert_eq!(stage.events.stations(), [Opened, Claimed { fence: 1 }, Started, Ended(Outcome::Complete)]);
+    assert_eq!(
+        stage.events.stations(),
+        [Opened, Claimed { fence: 1 }, Answered { after: Duration::ZERO }, Started, Ended(Outcome::Complete)]
+    );
 
     stage.events.clear();
     let _ = first.accept("size", small()).send(&stage.client).await.text();

@@ -2,7 +2,7 @@
 
 use crate::common::{Desk, Visit};
 use rmcp::ServerHandler;
-use rounds::{BuildError, Limits, Rounds, test::Asked};
+use rounds::{BuildError, Limits, Rounds, test::AskedRound};
 use serde_json::json;
 
 fn curious() -> Desk {
@@ -61,7 +61,7 @@ async fn what_does_not_fit_into_a_token_is_said_and_not_sent() {
         turn.round()?.questions().form::<bool>("more", "More?").state(&"x".repeat(bytes)).send()
     });
     let stage = Visit::with(desk, |builder| builder.limits(Limits::default().with_token_bytes(4096))).await;
-    let asked: Asked = stage.client.call("2800", json!({})).await.asked();
+    let asked: AskedRound = stage.client.call("2800", json!({})).await.asked();
     assert!(asked.state().len() <= 4096);
     assert!(
         asked.retry().send(&stage.client).await.asked().state().len() <= 4096,

@@ -15,6 +15,8 @@ mod http;
 mod keys;
 mod ledger;
 mod limits;
+#[cfg(feature = "otel")]
+mod measured;
 mod methods;
 mod once;
 mod principal;

@@ -1,11 +1,15 @@
 //! Questions that are answered elsewhere: who may answer one, and what the engine knows of it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rmcp::model::{InputRequest, InputRequests, JsonObject, RequestMetaObject, RequestParamsMeta as _};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
-use crate::shared::{clock::Timestamp, wire::ELSEWHERE};
+use crate::{
+    server::seal::FlowId,
+    shared::{clock::Timestamp, wire::ELSEWHERE},
+};
 
 /// Who may answer a question that is asked elsewhere. All conditions have to hold.
 ///
@@ -130,9 +134,24 @@ fn is_marked(request: &InputRequest) -> bool {
 pub(crate) struct AskingElsewhere {
     /// The address under which questions are shown.
     pub(crate) page: Option<String>,
+    /// Notified when there is something to be done that no request waits for.
+    pub(crate) wake: Arc<Notify>,
 }
 
 impl AskingElsewhere {
     /// The longest time that a question may wait.
     pub(crate) const LONGEST: Duration = super::lifetimes::LONGEST;
+
+    /// The address of this question, if questions are shown somewhere.
+    pub(crate) fn address(&self, flow: FlowId, key: &str) -> Option<String> {
+        let base = self.page.as_deref()?.trim_end_matches('/');
+        Some(format!("{base}/{flow}/{}", in_path(key)))
+    }
+}
+
+/// A key as a segment of a path.
+fn in_path(key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
+    let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    key.bytes().map(encoded).collect()
 }

@@ -12,7 +12,7 @@ use super::{
     elsewhere::{PosedElsewhere, are_elsewhere},
     error::FlowError,
 };
-use crate::server::seal::envelope::{Asked, QuestionKind};
+use crate::server::seal::envelope::{AskedKey, QuestionKind};
 pub(crate) use crate::shared::kind::Era;
 
 impl Era {
@@ -76,7 +76,7 @@ impl Peer {
     }
 
     /// Lists the questions as they were asked, or fails with the capabilities that the client would have to declare.
-    pub(crate) fn admit<'a>(&self, requests: &'a InputRequests) -> Result<Vec<Asked<&'a str>>, FlowError> {
+    pub(crate) fn admit<'a>(&self, requests: &'a InputRequests) -> Result<Vec<AskedKey<&'a str>>, FlowError> {
         let elsewhere = are_elsewhere(requests);
         if self.era == Era::Legacy && !elsewhere {
             return Err(FlowError::LegacyClient);
@@ -86,7 +86,7 @@ impl Peer {
             .map(|(key, request)| {
                 let kind = if elsewhere { QuestionKind::Elsewhere } else { kind_of(request)? };
                 self.permits(kind, request)?;
-                Ok(Asked { key: key.as_str(), kind })
+                Ok(AskedKey { key: key.as_str(), kind })
             })
             .collect()
     }

@@ -8,6 +8,7 @@ pub(crate) mod gate;
 pub(crate) mod legacy;
 pub(crate) mod lifetimes;
 pub(crate) mod limits;
+pub(crate) mod measure;
 pub(crate) mod notes;
 pub(crate) mod observe;
 #[cfg(feature = "otel")]

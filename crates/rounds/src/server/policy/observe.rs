@@ -17,6 +17,7 @@ use std::{
 
 use rmcp::{RoleServer, service::RequestContext};
 
+use super::measure::{Gauges, Limit, StoreCall};
 use crate::{
     server::seal::{FlowId, envelope::Method, refusal::Refusal},
     shared::clock::Timestamp,
@@ -29,6 +30,35 @@ use crate::{
 pub trait Observe: Send + Sync + 'static {
     /// Receives one event.
     fn event(&self, event: &Event<'_>);
+
+    /// Whether it measures: whether it uses what the other methods bring, and [`Event::elapsed`]. By default it does
+    /// not, and the server does not spend time on them.
+    fn measures(&self) -> bool {
+        false
+    }
+
+    /// Receives the gauges of the server when that is built, if it [measures](Self::measures).
+    fn built(&self, gauges: &Gauges) {
+        let _ = gauges;
+    }
+
+    /// Receives the name of a tool or prompt that the server has, once for each name, if it
+    /// [measures](Self::measures): before the first call of a tool that rmcp's `ServerHandler::get_tool` finds, and when
+    /// tools or prompts are listed. A name that only a client uses never arrives here. Of a server with more than 1,000
+    /// names, the first 1,000 arrive.
+    fn has_target(&self, method: Method, name: &str) {
+        let _ = (method, name);
+    }
+
+    /// Receives a call to the store that has ended, if it [measures](Self::measures).
+    fn store_called(&self, call: &StoreCall<'_>) {
+        let _ = call;
+    }
+
+    /// Receives a limit that was reached.
+    fn limit_reached(&self, limit: Limit) {
+        let _ = limit;
+    }
 }
 
 /// One event of a leg, or of a handler that waits.
@@ -45,6 +75,12 @@ pub struct Event<'a> {
     pub target: &'a str,
     /// The station that the leg reached.
     pub station: &'a Station,
+    /// How long the leg has taken so far on this instance, by the server's clock. None if no observer
+    /// [measures](Observe::measures), and for events of a handler and not of its leg, such as an effect.
+    pub elapsed: Option<Duration>,
+    /// Whether the flow has ended with this event, for the first time. It has not if the leg is an equal one that gets
+    /// the recorded reply, if its state was refused, or if the client may send the same request again.
+    pub ends_flow: bool,
 }
 
 /// A station of a leg: what happened to it.
@@ -57,6 +93,11 @@ pub enum Station {
     Claimed {
         /// The fence. It is higher than one if an earlier leg claimed the round and did not finish.
         fence: u32,
+    },
+    /// The answers to a round arrived, or the answer to a question that was pushed.
+    Answered {
+        /// How long the client took, which is how long a person took if it asked one.
+        after: Duration,
     },
     /// An equal leg is running, and this leg waits for its reply.
     Waiting,
@@ -81,6 +122,11 @@ pub enum Station {
     },
     /// An effect has run. It does not run again in this flow.
     Effect {
+        /// The name of the effect.
+        name: String,
+    },
+    /// An effect that has run before was reached again, and its recorded value was returned.
+    EffectReplayed {
         /// The name of the effect.
         name: String,
     },
@@ -233,6 +279,8 @@ impl Tracing {
             Station::Ended(outcome) => tracing::debug!(target: "rounds", %outcome, "ended"),
             Station::Asked { keys, bytes } => tracing::debug!(target: "rounds", ?keys, bytes, "asked"),
             Station::Claimed { fence } => tracing::debug!(target: "rounds", fence, "claimed"),
+            Station::Answered { after } => tracing::debug!(target: "rounds", ?after, "answered"),
+            Station::EffectReplayed { name } => tracing::debug!(target: "rounds", name, "an effect was replayed"),
             Station::Opened => tracing::debug!(target: "rounds", "opened"),
             Station::Waiting => tracing::debug!(target: "rounds", "waiting for an equal leg"),
             Station::Replayed => tracing::debug!(target: "rounds", "replayed"),

@@ -1,24 +1,70 @@
 //! Settings for single tools, prompts and resources, and a warning for a name that the server does not have.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use rmcp::ServerHandler;
 
-use super::legacy::Legacy;
+use super::{legacy::Legacy, observe::Observe};
+use crate::shared::kind::Method;
 
 /// How to serve clients of the legacy era, and whose requests become questions, by target.
 pub(crate) struct Targets {
     set: HashMap<String, Legacy>,
     pushes: Pushes,
-    /// Whether there are names that were not found yet, and lists that were not searched yet.
+    /// Whether there are names that were not found yet, and lists that were not searched yet, or observers that want names.
     looks: AtomicBool,
     unknown: Mutex<Unknown>,
+    names: Names,
+}
+
+/// The names of tools and prompts that the server has, for observers that measure.
+struct Names {
+    measuring: Vec<Arc<dyn Observe>>,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    tools: HashSet<String>,
+    prompts: HashSet<String>,
+}
+
+impl Told {
+    fn names(&mut self, method: Method) -> &mut HashSet<String> {
+        if method == Method::Tool { &mut self.tools } else { &mut self.prompts }
+    }
+
+    fn count(&self) -> usize {
+        self.tools.len() + self.prompts.len()
+    }
+}
+
+impl Names {
+    /// A server whose `get_tool` finds any name would let clients choose as many as they like.
+    const MOST: usize = 1000;
+
+    /// Tells the observers of a name, if the server has it and they do not know it.
+    fn learn(&self, method: Method, name: &str, is_target: impl FnOnce() -> bool) {
+        // The handler's own code must not run under the lock.
+        if self.measuring.is_empty() || self.told().names(method).contains(name) || !is_target() {
+            return;
+        }
+        let mut told = self.told();
+        if told.count() < Self::MOST && told.names(method).insert(name.to_owned()) {
+            drop(told);
+            self.measuring.iter().for_each(|observer| observer.has_target(method, name));
+        }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The targets whose handlers send requests through their peer that are to be asked as rounds.
@@ -34,15 +80,18 @@ struct Unknown {
     names: BTreeSet<String>,
     in_tools: bool,
     in_prompts: bool,
+    is_over: bool,
 }
 
 impl Targets {
-    pub(crate) fn new(set: HashMap<String, Legacy>, pushes: Pushes) -> Self {
+    pub(crate) fn new(set: HashMap<String, Legacy>, pushes: Pushes, measuring: Vec<Arc<dyn Observe>>) -> Self {
         // A name with a colon is the URI of a resource, and a server need not list its resources.
         let named = set.keys().chain(&pushes.names);
         let names: BTreeSet<_> = named.filter(|name| !name.contains(':')).cloned().collect();
-        let looks = AtomicBool::new(!names.is_empty());
-        Self { set, pushes, looks, unknown: Mutex::new(Unknown { names, ..Unknown::default() }) }
+        let looks = AtomicBool::new(!names.is_empty() || !measuring.is_empty());
+        let unknown = Unknown { is_over: names.is_empty(), names, ..Unknown::default() };
+        let names = Names { measuring, told: Mutex::default() };
+        Self { set, pushes, looks, unknown: Mutex::new(unknown), names }
     }
 
     /// The setting for this target.
@@ -57,14 +106,22 @@ impl Targets {
 
     /// Notes that a tool is called. If the handler finds tools by name, every tool can be found by name.
     pub(crate) fn called(&self, handler: &impl ServerHandler, tool: &str) {
-        if self.looks() && handler.get_tool(tool).is_some() {
+        if self.looks() {
+            self.called_while_looking(handler, tool);
+        }
+    }
+
+    #[inline(never)]
+    fn called_while_looking(&self, handler: &impl ServerHandler, tool: &str) {
+        self.names.learn(Method::Tool, tool, || handler.get_tool(tool).is_some());
+        if self.warns() && handler.get_tool(tool).is_some() {
             self.found(handler, |unknown| unknown.in_tools = true);
         }
     }
 
     /// Notes that tools were listed, all of them or a part.
     pub(crate) fn tools<'a>(&self, handler: &impl ServerHandler, names: impl Iterator<Item = &'a str>, are_all: bool) {
-        self.listed(handler, names, |unknown| unknown.in_tools |= are_all);
+        self.listed(handler, Method::Tool, names, |unknown| unknown.in_tools |= are_all);
     }
 
     /// Notes that prompts were listed, all of them or a part.
@@ -74,16 +131,22 @@ impl Targets {
         names: impl Iterator<Item = &'a str>,
         are_all: bool,
     ) {
-        self.listed(handler, names, |unknown| unknown.in_prompts |= are_all);
+        self.listed(handler, Method::Prompt, names, |unknown| unknown.in_prompts |= are_all);
     }
 
     fn listed<'a>(
         &self,
         handler: &impl ServerHandler,
+        method: Method,
         names: impl Iterator<Item = &'a str>,
         note: impl FnOnce(&mut Unknown),
     ) {
-        if self.looks() {
+        if !self.looks() {
+            return;
+        }
+        let names: Vec<_> = names.collect();
+        names.iter().for_each(|name| self.names.learn(method, name, || true));
+        if self.warns() {
             self.found(handler, |unknown| {
                 for name in names {
                     unknown.names.remove(name);
@@ -95,6 +158,12 @@ impl Targets {
 
     fn looks(&self) -> bool {
         self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are names left to warn of.
+    fn warns(&self) -> bool {
+        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        !unknown.is_over
     }
 
     /// Updates the unknown names. Once every list was searched, it warns of the names that are left.
@@ -114,7 +183,8 @@ impl Targets {
             if !is_over {
                 return;
             }
-            self.looks.store(false, Ordering::Relaxed);
+            unknown.is_over = true;
+            self.looks.store(!self.names.measuring.is_empty(), Ordering::Relaxed);
             std::mem::take(&mut unknown.names)
         };
         for name in unknown {

@@ -221,7 +221,7 @@ impl Visit {
     }
 
     /// Starts the flow that most tests need.
-    pub async fn order(&self) -> rounds::test::Asked {
+    pub async fn order(&self) -> rounds::test::AskedRound {
         self.client.call("order", json!({"item": "tea"})).await.asked()
     }
 }
