@@ -5,17 +5,7 @@ use rounds::{Era, tasks::Tasks};
 use super::*;
 
 /// The tools that ask for the same approval, one in each shape.
-const SHAPES: [&str; 4] = ["refund", "linear", "round", "steps"];
-
-/// The reference in the text of a call that ended without a decision.
-fn reference(text: &str) -> String {
-    let (_, after) = text.split_once("The reference of this call is ").unwrap();
-    after.split('.').next().unwrap().to_owned()
-}
-
-async fn fetch(client: &Client, reference: &str) -> rounds::test::Leg {
-    client.call("flow_result", json!({ "reference": reference })).await
-}
+pub(super) const SHAPES: [&str; 4] = ["refund", "linear", "round", "steps"];
 
 #[tokio::test]
 async fn a_client_that_visits_pages_is_led_to_one_and_its_retry_brings_the_result() {
@@ -68,6 +58,24 @@ async fn a_retry_without_a_decision_is_held_and_gets_the_same_state_back() {
     assert_eq!(setup.ledger.claims(), 0, "nothing was claimed");
     setup.decide(Verdict::Approve).await;
     assert_eq!(asked.decline("approval").send(&client).await.text(), "approved by grace");
+}
+
+#[tokio::test]
+async fn how_long_a_retry_is_held_can_be_set() {
+    let (shop, clock) = (Shop::new(), Clock::new());
+    let elsewhere = settings().hold(Duration::from_secs(2));
+    let server = builder(&shop, MemoryLedger::new(), &clock).elsewhere(elsewhere).build().unwrap();
+    let client = visitor(&server).await;
+    let asked = client.call("refund", order()).await.asked();
+    let retry = client.start("tools/call", asked.accept("approval", json!({})).into_parts().1).await;
+    let mut held = pin!(retry.finish());
+    for left in [1999, 1] {
+        settle().await;
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(held.as_mut().poll(cx))).await;
+        assert!(polled.is_pending(), "{left}");
+        clock.advance(Duration::from_millis(left));
+    }
+    assert_eq!(held.await.asked().state(), asked.state());
 }
 
 #[tokio::test]
@@ -199,8 +207,8 @@ async fn the_tool_for_outcomes_is_listed_and_bound_to_the_principal() {
     let mallory = Client::signed_in(server.clone(), Era::Modern, Principal::new("mallory")).await;
     let refused = fetch(&mallory, &reference).await;
     assert!(refused.is_tool_error() && refused.text().contains("no call with this reference"), "{}", refused.text());
-    assert_eq!(shop.refunds(), 0);
     assert_eq!(fetch(&ada, &reference).await.text(), "approved by grace");
+    assert_eq!(shop.refunds(), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use rounds::elsewhere::{DecideError, DecisionOutcome};
 
 use super::*;
 
-async fn asked() -> (Setup, Client, rounds::test::Asked) {
+async fn asked() -> (Setup, Client, rounds::test::AskedRound) {
     let setup = Setup::new();
     let client = visitor(&setup.server).await;
     let asked = client.call("refund", order()).await.asked();

@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod alone;
 mod callers;
+mod changed;
 mod hostile;
+mod notices;
 
 use std::{
     pin::pin,
@@ -16,7 +19,7 @@ use std::{
 
 use rmcp::{
     ServerHandler,
-    handler::server::{router::tool::ToolRouter, wrapper::Parameters},
+    handler::server::{router::tool::ToolRouter, tool::ToolRoute, wrapper::Parameters},
     model::CallToolResponse,
     schemars, tool, tool_handler, tool_router,
 };
@@ -43,8 +46,8 @@ struct Refund {
 }
 
 impl Refund {
-    fn question(&self) -> String {
-        format!("Refund {} of {}?", self.amount, self.order)
+    fn question(&self, verb: &str) -> String {
+        format!("{verb} {} of {}?", self.amount, self.order)
     }
 }
 
@@ -56,6 +59,8 @@ fn managers() -> Approvers {
 struct Shop {
     tool_router: ToolRouter<Self>,
     refunds: Arc<AtomicUsize>,
+    /// How its questions begin.
+    verb: &'static str,
 }
 
 fn told(decision: Decision) -> String {
@@ -69,17 +74,30 @@ fn told(decision: Decision) -> String {
 #[tool_router]
 impl Shop {
     fn new() -> Self {
+        Self::with("Refund", durable("refund", "Refunds", refund))
+    }
+
+    /// The same shop after a deploy: its questions have other words.
+    fn reworded(&self) -> Self {
+        let shop = Self::with("Pay back", durable("refund", "Refunds", pay_back));
+        Self { refunds: self.refunds.clone(), ..shop }
+    }
+
+    fn with(verb: &'static str, refund: ToolRoute<Self>) -> Self {
         let steps = Steps::new("steps", "Refunds, in steps")
             .step("approval", async |at: rounds::steps::Step<Shop, Refund>, ()| {
-                Ok(DeclaredQuestion::approval(at.arguments().question()).by(managers()).within(3 * DAY))
+                let question = at.arguments().question(at.server().verb);
+                Ok(DeclaredQuestion::approval(question).by(managers()).within(3 * DAY))
             })
             .finish(async |at, (decision,)| at.once("refund", async || at.server().refund(decision.clone())).await);
         let tool_router = Self::tool_router()
-            .with_route(durable("refund", "Refunds", refund))
+            .with_route(refund)
+            .with_route(durable("twice", "Refunds, if two people agree", twice))
+            .with_route(durable("confirmed", "Refunds, if its caller confirms after the approval", confirmed))
             .with_route(durable("discount", "Asks for a discount", discount))
             .with_route(durable("lenient", "Refunds, if decided in time", lenient))
             .with_route(steps.build().unwrap());
-        Self { tool_router, refunds: Arc::default() }
+        Self { tool_router, refunds: Arc::default(), verb }
     }
 
     fn refund(&self, decision: Decision) -> String {
@@ -93,13 +111,13 @@ impl Shop {
 
     #[tool(description = "Refunds, linear")]
     async fn linear(&self, Parameters(refund): Parameters<Refund>, ask: Ask) -> Result<String, FlowError> {
-        let decision = ask.approval(refund.question()).by(managers()).within(3 * DAY).await?;
+        let decision = ask.approval(refund.question(self.verb)).by(managers()).within(3 * DAY).await?;
         Ok(self.refund(decision))
     }
 
     #[tool(description = "Refunds, round by round")]
     async fn round(&self, Parameters(refund): Parameters<Refund>, round: Round) -> Result<CallToolResponse, FlowError> {
-        let question = refund.question();
+        let question = refund.question(self.verb);
         match round.decision("approval", &question) {
             Given::Accepted(decision) => Ok(text(round.once("refund", async || self.refund(decision.clone())).await?)),
             _ => round.questions().approval("approval", question, managers(), 3 * DAY).send(),
@@ -115,12 +133,30 @@ impl Shop {
 }
 
 async fn refund(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
-    let decision = flow.approval(refund.question()).by(managers()).within(3 * DAY).await?;
+    let decision = flow.approval(refund.question("Refund")).by(managers()).within(3 * DAY).await?;
     flow.once("refund", async |shop: &Shop, _| shop.refund(decision)).await
 }
 
+async fn pay_back(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    let decision = flow.approval(refund.question("Pay back")).by(managers()).within(3 * DAY).await?;
+    flow.once("refund", async |shop: &Shop, _| shop.refund(decision)).await
+}
+
+async fn twice(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    flow.approval(refund.question("Refund")).key("first").by(managers()).within(3 * DAY).await?;
+    let decision = flow.approval("Really?").key("second").by(managers()).within(3 * DAY).await?;
+    flow.once("refund", async |shop: &Shop, _| shop.refund(decision)).await
+}
+
+async fn confirmed(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    let decision = flow.approval(refund.question("Refund")).by(managers()).within(3 * DAY).await?;
+    let sure: bool = flow.form("Sure?").key("sure").await?;
+    let said = flow.once("refund", async |shop: &Shop, _| shop.refund(decision)).await?;
+    Ok(format!("{said}, confirmed: {sure}"))
+}
+
 async fn lenient(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
-    let decision = flow.approval(refund.question()).by(managers()).within(3 * DAY).or_expired().await?;
+    let decision = flow.approval(refund.question("Refund")).by(managers()).within(3 * DAY).or_expired().await?;
     Ok(told(decision))
 }
 
@@ -224,4 +260,25 @@ fn order() -> Value {
 /// A client that can visit pages, and nothing else.
 async fn visitor(server: &Rounds<Shop>) -> Client {
     Client::connect(server.clone(), rounds::Era::Modern, json!({"elicitation": {"url": {}}})).await
+}
+
+/// The reference in the text of a call that ended without a decision.
+fn reference(text: &str) -> String {
+    let (_, after) = text.split_once("The reference of this call is ").unwrap();
+    after.split('.').next().unwrap().to_owned()
+}
+
+async fn fetch(client: &Client, reference: &str) -> Leg {
+    client.call("flow_result", json!({ "reference": reference })).await
+}
+
+/// Lets other tasks run until this holds. No time passes.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..100 {
+        if holds().await {
+            return;
+        }
+        settle().await;
+    }
+    panic!("{what} does not happen");
 }

@@ -7,19 +7,28 @@
 //! The decision is a document in the ledger, written once.
 
 mod kept;
+mod notify;
 mod play;
 mod wait;
+mod webhook;
+mod work;
 
 pub(crate) use self::{
     kept::{RESULT_TOOL, result_tool},
     play::{ElsewherePlayer, awaited},
 };
+pub use self::{
+    notify::{Notice, Notify, NotifyError},
+    webhook::{WebhookError, WebhookKey, WebhookKeyError, WebhookSignature},
+};
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use self::{notify::Notifying, work::Places};
 use super::{
-    flows::{Approve, Deciders, Roles},
+    flows::{Approve, Deciders, Flows, Roles},
     policy::elsewhere::AskingElsewhere,
+    seal::envelope::Envelope,
 };
 
 /// The settings for questions that are answered elsewhere. Set them with
@@ -45,6 +54,8 @@ pub struct Elsewhere {
     pub(crate) rounds: u32,
     has_result_tool: bool,
     deciders: Deciders,
+    notify: Option<Box<dyn Notify>>,
+    notifies_text: bool,
 }
 
 impl Elsewhere {
@@ -62,6 +73,8 @@ impl Elsewhere {
             rounds: Self::ROUNDS,
             has_result_tool: false,
             deciders: Deciders::default(),
+            notify: None,
+            notifies_text: false,
         }
     }
 
@@ -100,6 +113,18 @@ impl Elsewhere {
         self.deciders.roles = Some(Box::new(roles));
         self
     }
+
+    /// Tells people of each question, such as with the webhook of `rounds-http`. What a notification says is a
+    /// [`Notice`]: not the text of the question, and not the arguments of the call.
+    pub fn notify(self, notify: impl Notify) -> Self {
+        Self { notify: Some(Box::new(notify)), ..self }
+    }
+
+    /// Puts the text of the question into each notification too, cut to 2000 bytes. Do this only if everyone who gets
+    /// notifications may read it: the text often has a name or an amount of the call.
+    pub fn notify_with_text(self) -> Self {
+        Self { notifies_text: true, ..self }
+    }
 }
 
 /// The settings as a server has them.
@@ -108,17 +133,38 @@ pub(crate) struct ElsewhereService {
     pub(crate) rounds: u32,
     pub(crate) has_result_tool: bool,
     pub(crate) deciders: Arc<Deciders>,
+    notifying: Option<Notifying>,
+    places: Places,
+}
+
+impl ElsewhereService {
+    /// Prepares the notifications of the questions that this round asks, if people are notified.
+    async fn announce(&self, flows: &Flows, envelope: &Envelope) {
+        if self.notifying.is_none() {
+            return;
+        }
+        if let Err(error) = flows.prepare_notices(envelope.flow.in_ledger()).await {
+            tracing::warn!(target: "rounds", %error, "people are not notified of a question");
+        }
+    }
 }
 
 impl Elsewhere {
     pub(crate) fn service(self) -> ElsewhereService {
-        let Self { hold, rounds, has_result_tool, deciders, .. } = self;
-        ElsewhereService { hold, rounds, has_result_tool, deciders: Arc::new(deciders) }
+        let Self { hold, rounds, has_result_tool, deciders, notify, notifies_text, .. } = self;
+        ElsewhereService {
+            hold,
+            rounds,
+            has_result_tool,
+            deciders: Arc::new(deciders),
+            notifying: notify.map(|notify| Notifying { notify, has_text: notifies_text }),
+            places: Places::default(),
+        }
     }
 
     /// What the engine has to know of it.
     pub(crate) fn asking(&self) -> AskingElsewhere {
-        AskingElsewhere { page: self.page.clone() }
+        AskingElsewhere { page: self.page.clone(), ..AskingElsewhere::default() }
     }
 }
 

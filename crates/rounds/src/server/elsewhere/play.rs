@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
-    model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, InputRequest, InputRequiredResult},
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequestParams, InputRequest,
+        InputRequiredResult, InputResponses, RequestMetaObject,
+    },
     service::RequestContext,
 };
 use serde_json::Value;
@@ -14,6 +17,7 @@ use super::{
     ElsewhereService,
     kept::{Kept, RESULT_TOOL, Reference},
     wait::{Found, Open, decisions, waits_elsewhere},
+    work::{opened, speak_modern},
 };
 use crate::{
     server::{
@@ -34,24 +38,49 @@ use crate::{
         policy::{
             elsewhere::are_elsewhere,
             error::FlowError,
-            gate::{Era, Peer, required},
+            gate::{Era, Peer, kind_of, required},
             principal::Principal,
         },
         seal::{
             Digest,
-            envelope::{Envelope, Method, QuestionKind, Span},
-            token,
+            envelope::{Envelope, Method, QuestionKind},
         },
     },
-    shared::{clock::BoxFuture, wire::EXPIRES_IN},
+    shared::{clock::BoxFuture, order, wire::EXPIRES_IN},
 };
 
 /// Plays a leg with the handler of a server. Behind a pointer, so that nothing here is compiled once for each server.
-type PlayLeg<X> = Box<
-    dyn Fn(X, RequestContext<RoleServer>) -> BoxFuture<'static, Result<<X as Exchange>::Response, ErrorData>>
+pub(super) type PlayLeg<X> = Arc<
+    dyn Fn(Arc<Core>, X, RequestContext<RoleServer>) -> BoxFuture<'static, Result<<X as Exchange>::Response, ErrorData>>
         + Send
         + Sync,
 >;
+
+pub(super) fn play_with<X: Exchange, H: ServerHandler>(handlers: Handlers<H>) -> PlayLeg<X> {
+    Arc::new(move |core, request, context| {
+        let handlers = handlers.clone();
+        Box::pin(async move { leg::play(&core, &handlers, request, context).await })
+    })
+}
+
+/// Lets a leg go on with these decisions. Those that it finds not to be on what it asks are recorded as such.
+pub(super) fn decided_leg(
+    flows: &Flows,
+    envelope: &Envelope,
+    answers: InputResponses,
+    void: Vec<String>,
+    context: &mut RequestContext<RoleServer>,
+) {
+    let (flows, flow, round) = (flows.clone(), envelope.flow.in_ledger(), envelope.round);
+    let tell = move |keys: Vec<String>| -> BoxFuture<'static, ()> {
+        let flows = flows.clone();
+        Box::pin(async move { flows.void_round(flow, round, Some(&keys), OTHER_QUESTION).await })
+    };
+    context.extensions.insert(Decisions::new(envelope, answers, void, Box::new(tell)));
+}
+
+/// Why a decision does not count.
+const OTHER_QUESTION: &str = "the handler asked something else when the call continued than what was shown";
 
 /// Everything that plays the legs of a call, owned.
 pub(crate) struct ElsewherePlayer<X: Exchange> {
@@ -66,12 +95,8 @@ impl<X: Exchange> ElsewherePlayer<X> {
         core: Arc<Core>,
         handlers: Handlers<H>,
     ) -> Self {
-        let server = (core.clone(), handlers);
-        let leg: PlayLeg<X> = Box::new(move |request, context| {
-            let (core, handlers) = server.clone();
-            Box::pin(async move { leg::play(&core, &handlers, request, context).await })
-        });
-        Self { settings, core, leg }
+        settings.work(&core, &handlers);
+        Self { settings, core, leg: play_with(handlers) }
     }
 
     /// Plays a leg, once the questions of its round are decided.
@@ -96,11 +121,15 @@ impl<X: Exchange> ElsewherePlayer<X> {
                 if context.ct.is_cancelled() {
                     self.withdraw(&envelope).await;
                 }
-                if let Found::Decided(answers) = found? {
-                    context.extensions.insert(Decisions::new(&envelope, answers));
+                if let Found::Decided(answers, void) = found? {
+                    decided_leg(&self.flows(), &envelope, answers, void, &mut context);
                 }
             }
-            (self.leg)(request, context).await
+            let played = (self.leg)(self.core.clone(), request, context).await?;
+            if let Some((_, envelope)) = self.asks_elsewhere(&played) {
+                self.settings.announce(&self.flows(), &envelope).await;
+            }
+            Ok(played)
         })
     }
 }
@@ -124,18 +153,58 @@ impl ElsewherePlayer<CallToolRequestParams> {
         let Some(name) = arguments.and_then(|arguments| arguments.get("reference")).and_then(Value::as_str) else {
             return Err(ErrorData::invalid_params("`reference` is missing: pass the reference of the call", None));
         };
-        let found = Kept::find(&self.flows(), name, self.principal(&context)).await.map_err(unavailable)?;
+        let found = Reference::find(&self.flows(), name, self.principal(&context)).await.map_err(unavailable)?;
         let Some((kept, reference)) = found else {
             return Ok(said("There is no call with this reference, or its time is over."));
         };
-        let mut call = kept.call();
-        // A question of a later leg is answered through this tool too.
-        (call.request_state, call.input_responses) = match request.request_state {
-            Some(state) => (Some(state), request.input_responses),
-            None => (Some(kept.state), None),
-        };
+        let mut call = kept.request();
+        match request.request_state {
+            // A question of a later leg is answered through this tool too.
+            Some(state) => (call.request_state, call.input_responses) = (Some(state), request.input_responses),
+            None => {
+                if let Some(outcome) = kept.outcome() {
+                    return outcome;
+                }
+            }
+        }
+        let peer = Peer::of(&context);
+        if peer.era == Era::Legacy {
+            // A leg that was played without this client has asked in the modern way. So does this one: what it asks is pushed.
+            let capabilities = capabilities(&context);
+            speak_modern(&mut context, capabilities);
+        }
         context.extensions.insert(Continued);
-        self.go(call, context, Some(reference)).await
+        loop {
+            let played = self.go(call.clone(), context.clone(), Some(reference.clone())).await?;
+            let Some(asks) = played.asks().filter(|_| peer.era == Era::Legacy) else { return Ok(played) };
+            match self.push_all(asks.clone(), &peer, &call, &context).await {
+                Ok(answers) => {
+                    (call.request_state, call.input_responses) = (asks.request_state.clone(), Some(answers));
+                }
+                Err(error) => return CallToolResponse::failed(error).map_err(|failure| failure.error),
+            }
+        }
+    }
+
+    /// Pushes the questions of a leg to a client of the legacy era, one after the other, and returns the answers.
+    async fn push_all(
+        &self,
+        asks: InputRequiredResult,
+        peer: &Peer,
+        call: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<InputResponses, FlowError> {
+        let patience = self.core.lifetimes.round(&call.name);
+        let (keys, mut requests) = (order::keys(&asks), asks.input_requests.unwrap_or_default());
+        let mut answers = InputResponses::new();
+        for (key, request) in keys.into_iter().filter_map(|key| requests.remove_entry(&key)) {
+            let kind = kind_of(&request)?;
+            peer.permits(kind, &request)?;
+            let message = message(&request).into();
+            let push = Push { link: Link::of(context), kind, request, patience, message };
+            answers.extend(push.send(self.core.clock.clone()).await?.to_raw(kind).map(|answer| (key, answer)));
+        }
+        Ok(answers)
     }
 }
 
@@ -150,12 +219,14 @@ impl<X: Exchange> ElsewherePlayer<X> {
         if let Some(envelope) = self.waits_elsewhere(&mut request, &context) {
             let hold = self.settings.hold;
             match self.decisions(&envelope, hold, &context).await? {
-                Found::Decided(answers) => drop(context.extensions.insert(Decisions::new(&envelope, answers))),
+                Found::Decided(answers, void) => {
+                    decided_leg(&self.flows(), &envelope, answers, void, &mut context);
+                }
                 Found::Gone => {}
                 Found::Open(open) => return self.not_decided(*open, &envelope, request, &context, reference).await,
             }
         }
-        let played = (self.leg)(request.clone(), context.clone()).await?;
+        let played = (self.leg)(self.core.clone(), request.clone(), context.clone()).await?;
         self.deliver(played, request, context, reference).await
     }
 
@@ -191,6 +262,7 @@ impl<X: Exchange> ElsewherePlayer<X> {
         context: &RequestContext<RoleServer>,
         reference: Option<Reference>,
     ) -> Result<X::Response, ErrorData> {
+        self.settings.announce(&self.flows(), envelope).await;
         let state = request.state().clone().unwrap_or_default();
         let mut asks = InputRequiredResult::new(Some(open.requests.clone()), Some(state));
         if self.core.announce_expiry {
@@ -203,7 +275,7 @@ impl<X: Exchange> ElsewherePlayer<X> {
                 return Ok(asks.into());
             }
         }
-        self.refer(asks, envelope.span, request, context, reference).await
+        self.refer(asks, envelope, request, context, reference).await
     }
 
     /// Counts how often the questions of a round were given back, this time included.
@@ -233,20 +305,24 @@ impl<X: Exchange> ElsewherePlayer<X> {
         context: RequestContext<RoleServer>,
         reference: Option<Reference>,
     ) -> Result<X::Response, ErrorData> {
-        let asks = match played.asks() {
-            Some(asks) if asks.input_requests.as_ref().is_some_and(are_elsewhere) => asks.clone(),
-            _ => return Ok(played),
-        };
-        let Some(envelope) = self.opened(&asks) else { return Ok(played) };
+        let Some((asks, envelope)) = self.asks_elsewhere(&played) else { return Ok(played) };
+        self.settings.announce(&self.flows(), &envelope).await;
         let peer = Peer::of(&context);
         if reference.is_some() || !asks_here(&peer, &asks) {
-            return self.refer(asks, envelope.span, request, &context, reference).await;
+            return self.refer(asks, &envelope, request, &context, reference).await;
         }
         match peer.era {
             Era::Legacy => Box::pin(self.push(asks, envelope, request, context)).await,
             _ if envelope.round < self.settings.rounds => Ok(played),
-            _ => self.refer(asks, envelope.span, request, &context, reference).await,
+            _ => self.refer(asks, &envelope, request, &context, reference).await,
         }
+    }
+
+    /// What a leg asks elsewhere, and what its state carries, if it does.
+    fn asks_elsewhere(&self, played: &X::Response) -> Option<(InputRequiredResult, Envelope)> {
+        let asks = played.asks().filter(|asks| asks.input_requests.as_ref().is_some_and(are_elsewhere))?;
+        let envelope = opened(&self.core, asks.request_state.as_deref()?)?;
+        Some((asks.clone(), envelope))
     }
 
     /// Pushes the questions to a client of the legacy era, and waits for the decisions while its call is in flight.
@@ -284,7 +360,7 @@ impl<X: Exchange> ElsewherePlayer<X> {
         };
         drop(pushes);
         if let Found::Open(_) = found {
-            return self.refer(asks, envelope.span, request, &context, None).await;
+            return self.refer(asks, &envelope, request, &context, None).await;
         }
         (*request.state(), *request.answers()) = (asks.request_state, None);
         context.extensions.insert(Continued);
@@ -295,7 +371,7 @@ impl<X: Exchange> ElsewherePlayer<X> {
     async fn refer(
         &self,
         asks: InputRequiredResult,
-        span: Span,
+        envelope: &Envelope,
         request: X,
         context: &RequestContext<RoleServer>,
         reference: Option<Reference>,
@@ -307,12 +383,20 @@ impl<X: Exchange> ElsewherePlayer<X> {
         let mut call = CallToolRequestParams::new(request.target().to_owned());
         call.arguments = request.arguments().cloned();
         let state = asks.request_state.unwrap_or_default();
-        let kept = Kept::new(&call, state, self.principal(context), span.remembered_until());
-        let reference = kept.keep(&self.core, &self.flows(), reference.as_ref()).await.map_err(unavailable)?;
+        let (flows, caller) = (self.flows(), self.core.identify(context));
+        let kept = Kept::new(&call, state, envelope, caller.as_ref(), capabilities(context));
+        kept.keep(&self.core, &flows).await.map_err(unavailable)?;
+        let reference = match reference {
+            Some(reference) => reference,
+            None => Reference::make(&self.core, &flows, &kept).await.map_err(unavailable)?,
+        };
         let questions = asks.input_requests.unwrap_or_default();
         let questions: Vec<_> = questions.values().map(message).collect();
         let later = match self.settings.has_result_tool {
-            true => format!(" Call the tool {RESULT_TOOL} with this reference later: it has the outcome then."),
+            true => format!(
+                " The call goes on by itself once there is one. Call the tool {RESULT_TOOL} with this reference later: it has the \
+                 outcome then."
+            ),
             false => String::new(),
         };
         let words = format!(
@@ -329,13 +413,6 @@ impl<X: Exchange> ElsewherePlayer<X> {
 
     fn principal(&self, context: &RequestContext<RoleServer>) -> Option<Digest> {
         self.core.identify(context).as_ref().map(Principal::digest)
-    }
-
-    /// What the state of these questions carries.
-    fn opened(&self, asks: &InputRequiredResult) -> Option<Envelope> {
-        let state = asks.request_state.as_deref()?;
-        let plaintext = token::open(&self.core.keys(), self.core.limits.token_bytes, state).ok()?;
-        Envelope::from_bytes(&plaintext).ok()
     }
 }
 
@@ -356,7 +433,7 @@ pub(crate) fn awaited(asks: &InputRequiredResult) -> Option<String> {
 fn address(request: &InputRequest) -> &str {
     match request {
         InputRequest::Elicitation(request) => match &request.params {
-            rmcp::model::ElicitRequestParams::UrlElicitationParams { url, .. } => url,
+            ElicitRequestParams::UrlElicitationParams { url, .. } => url,
             _ => "",
         },
         _ => "",
@@ -366,10 +443,23 @@ fn address(request: &InputRequest) -> &str {
 fn message(request: &InputRequest) -> &str {
     match request {
         InputRequest::Elicitation(request) => match &request.params {
-            rmcp::model::ElicitRequestParams::UrlElicitationParams { message, .. } => message,
+            ElicitRequestParams::UrlElicitationParams { message, .. }
+            | ElicitRequestParams::FormElicitationParams { message, .. } => message,
             _ => "",
         },
         _ => "",
+    }
+}
+
+/// The capabilities that a request declares for its client.
+fn capabilities(context: &RequestContext<RoleServer>) -> Value {
+    let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+    match Era::of(context) {
+        Era::Modern => context.meta.get(declared).cloned().unwrap_or_default(),
+        Era::Legacy => {
+            let declared = context.peer.peer_info().map(|info| serde_json::to_value(&info.capabilities));
+            declared.and_then(Result::ok).unwrap_or_default()
+        }
     }
 }
 

@@ -23,11 +23,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What was found of the decisions on a round.
 pub(super) enum Found {
-    /// All of them, as the answers that the leg brings.
-    Decided(InputResponses),
+    /// All of them, as the answers that the leg brings, and the keys of those that do not count.
+    Decided(InputResponses, Vec<String>),
     /// Not all. These are the questions.
     Open(Box<Open>),
-    /// The questions cannot be decided: the flow was cancelled or removed, or a decision does not count. The leg says what
+    /// The questions cannot be decided: the flow was cancelled or removed, or its record was changed. The leg says what
     /// comes of that.
     Gone,
 }
@@ -101,7 +101,7 @@ async fn told(changes: &mut Option<Watch>, flow: FlowId) {
 }
 
 /// Looks for the decisions on a round. A question whose time is over is decided by that, once and for all.
-async fn look(flows: &Flows, envelope: &Envelope) -> Result<Found, FlowsError> {
+pub(super) async fn look(flows: &Flows, envelope: &Envelope) -> Result<Found, FlowsError> {
     let Some(record) = flows.get(envelope.flow.in_ledger()).await? else { return Ok(Found::Gone) };
     if record.summary.status == FlowStatus::Cancelled {
         return Ok(Found::Gone);
@@ -112,18 +112,21 @@ async fn look(flows: &Flows, envelope: &Envelope) -> Result<Found, FlowsError> {
     if questions.len() != envelope.asked.len() {
         return Ok(Found::Gone);
     }
-    let (mut answers, mut all) = (InputResponses::new(), true);
+    let (mut answers, mut void, mut all) = (InputResponses::new(), Vec::new(), true);
     for question in &mut questions {
         question.decision = decided(flows, &record, question).await?;
         match &question.decision {
-            Some(decision) => drop(answers.insert(question.key.clone(), decision.answer(question))),
+            Some(decision) => {
+                answers.insert(question.key.clone(), decision.answer(question));
+                void.extend(decision.void.is_some().then(|| question.key.clone()));
+            }
             None => all = false,
         }
     }
     if all {
         let arguments = Digest::of_arguments(question_arguments(&questions)) == envelope.binding.arguments;
         return match unlike(&questions, arguments) {
-            None => Ok(Found::Decided(answers)),
+            None => Ok(Found::Decided(answers, void)),
             Some(question) => {
                 flows.void(&record, question, "the question was another one when the call continued").await;
                 Ok(Found::Gone)
@@ -146,7 +149,7 @@ fn question_arguments(questions: &[QuestionElsewhere]) -> Option<&rmcp::model::J
 fn unlike(questions: &[QuestionElsewhere], same_arguments: bool) -> Option<&QuestionElsewhere> {
     questions.iter().find(|question| {
         let decision = question.decision.as_ref();
-        decision.is_some_and(|decision| decision.shown != question.shown || decision.void.is_some() || !same_arguments)
+        decision.is_some_and(|decision| decision.shown != question.shown || !same_arguments)
     })
 }
 

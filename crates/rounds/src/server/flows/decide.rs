@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -67,8 +68,9 @@ impl Flows {
         self
     }
 
-    /// Decides a question, and records who did, when, through which way, and what was shown. A flow continues with the
-    /// decision when its client, its task or `flow_result` asks for it next.
+    /// Decides a question, and records who did, when, through which way, and what was shown. A call whose client waits
+    /// continues with its next request, and a task by itself. A call that has ended with a reference continues by itself
+    /// too: on this instance at once, or on another one after [a lease](crate::Limits::lease) at most.
     ///
     /// The question is the one that was shown to the person: if it is another one by now, or was decided, nothing is
     /// recorded.
@@ -165,6 +167,7 @@ impl Flows {
                 target: "rounds",
                 flow = %question.flow, key = question.key, by = decision.by, %way, "a question was decided elsewhere"
             );
+            self.wake();
             return Ok(decision);
         }
         match self.decision(question).await? {
@@ -173,13 +176,30 @@ impl Flows {
         }
     }
 
-    /// Notes that a decision does not count, so that the person who made it can see so.
+    /// Notes that the decision on this question does not count, and why, so that the person who made it can see so.
     pub(crate) async fn void(&self, record: &FlowRecord, question: &QuestionElsewhere, why: &str) {
         let Ok(Some((version, decision))) = self.decision(question).await else { return };
+        if decision.void.is_some() {
+            return;
+        }
         let voided = RecordedDecision { void: Some(why.to_owned()), ..decision };
-        tracing::warn!(target: "rounds", flow = %question.flow, key = question.key, by = voided.by, why, "a decision does not count");
+        tracing::warn!(
+            target: "rounds",
+            flow = %question.flow, key = question.key, by = voided.by, why, "a decision does not count"
+        );
         if let Err(error) = self.write_decision(record, question, Some(version), &voided).await {
             tracing::warn!(target: "rounds", %error, "that a decision does not count could not be recorded");
+        }
+    }
+
+    /// Does so for the decisions with these keys, or for all, on a round of a flow.
+    pub(crate) async fn void_round(&self, flow: FlowId, round: u32, keys: Option<&[String]>, why: &str) {
+        let Ok(Some(record)) = self.get(flow).await else { return };
+        let Ok(details) = self.details(&record) else { return };
+        for question in QuestionElsewhere::of(&record, &details) {
+            if question.round == round && keys.is_none_or(|keys| keys.contains(&question.key)) {
+                self.void(&record, &question, why).await;
+            }
         }
     }
 
@@ -191,9 +211,11 @@ impl Flows {
         let id = decision_id(question.flow, question.round, &question.key);
         let Some((version, content)) = self.read_document(id).await? else { return Ok(None) };
         let unreadable = |_| FlowsError::Unreadable { id: question.flow };
-        Ok(Some((version, serde_json::from_slice(&content).map_err(unreadable)?)))
+        let stored: StoredDecision = serde_json::from_slice(&content).map_err(unreadable)?;
+        Ok(Some((version, stored.decision)))
     }
 
+    /// Records a decision, which is due at once: an instance looks whether a call goes on with it.
     async fn write_decision(
         &self,
         record: &FlowRecord,
@@ -201,16 +223,37 @@ impl Flows {
         before: Option<Version>,
         decision: &RecordedDecision,
     ) -> Result<bool, DecideError> {
-        let content = serde_json::to_vec(decision).expect("a decision has no type that JSON cannot write");
+        let stored = StoredDecision { flow: question.flow, round: question.round, decision: decision.clone() };
+        let content = serde_json::to_vec(&stored).expect("a decision has no type that JSON cannot write");
         if content.len() > self.record_bytes {
             return Err(DecideError::TooLarge { bytes: content.len(), limit: self.record_bytes });
         }
         let id = decision_id(question.flow, question.round, &question.key);
-        let share = record.summary.principal.map_or(PrincipalShare::Common, PrincipalShare::Principal);
-        let keep = Retention { now: self.now(), until: record.summary.kept_until, share };
         let tell = Some(Changed { id: question.flow, status: FlowStatus::Waiting });
-        let change = DocumentChange { sealed: content, due: None, keep, tell };
+        let (due, keep) = (Some(self.now()), self.keep_with(record));
+        let change = DocumentChange { sealed: content, due, keep, tell };
         Ok(self.write_document(id, before, change).await?.is_some())
+    }
+
+    /// Reads a decision that is due. None if it is over by now.
+    pub(crate) async fn due_decision(&self, id: DocumentId) -> Result<Option<DueDecision>, FlowsError> {
+        let Some((version, content)) = self.read_document(id).await? else { return Ok(None) };
+        let stored: StoredDecision = serde_json::from_slice(&content).map_err(|_| FlowsError::UnreadableDocument)?;
+        Ok(Some(DueDecision { id, version, content, flow: stored.flow, round: stored.round }))
+    }
+
+    /// Notes that nothing is left to be done about a decision.
+    pub(crate) async fn attended(&self, due: DueDecision) -> Result<(), FlowsError> {
+        let Some(record) = self.get(due.flow).await? else { return self.remove_document(due.id).await };
+        let change = DocumentChange { sealed: due.content, due: None, keep: self.keep_with(&record), tell: None };
+        // If another instance was first, or the decision was found not to count, there is nothing to be done either.
+        self.write_document(due.id, Some(due.version), change).await.map(drop)
+    }
+
+    /// As long as the record of this flow, and counted with it.
+    pub(super) fn keep_with(&self, record: &FlowRecord) -> Retention {
+        let share = record.summary.principal.map_or(PrincipalShare::Common, PrincipalShare::Principal);
+        Retention { now: self.now(), until: record.summary.kept_until, share }
     }
 
     fn page_of(&self, name: &str) -> Option<PageQuestion> {
@@ -220,4 +263,22 @@ impl Flows {
 
 fn decision_id(flow: FlowId, round: u32, key: &str) -> DocumentId {
     DocumentId { kind: DocumentKind::Decision, key: Digest::of_document("decision", flow, &format!("{round}/{key}")) }
+}
+
+/// A decision as it is stored, with what it is on.
+#[derive(Serialize, Deserialize)]
+struct StoredDecision {
+    flow: FlowId,
+    round: u32,
+    #[serde(flatten)]
+    decision: RecordedDecision,
+}
+
+/// A decision that an instance has to look at.
+pub(crate) struct DueDecision {
+    id: DocumentId,
+    version: Version,
+    content: Vec<u8>,
+    pub(crate) flow: FlowId,
+    pub(crate) round: u32,
 }

@@ -3,12 +3,14 @@
 mod approve;
 mod decide;
 mod decision;
+mod notice;
 mod question;
 
-pub(crate) use self::{approve::Deciders, decision::fingerprint};
+pub(crate) use self::{approve::Deciders, decision::fingerprint, notice::NoticeDocument};
 pub use self::{
     approve::{Approve, Roles},
     decision::{DecideError, Decision, DecisionOutcome, RecordedDecision, Verdict, Way},
+    notice::Notified,
     question::{ElsewhereKind, QuestionElsewhere},
 };
 
@@ -21,9 +23,11 @@ use super::{
     },
     ledger::{
         Ledger, LedgerError,
-        documents::{DocumentChange, DocumentId, Documents, Version},
+        documents::{DocumentChange, DocumentId, DocumentKind, Documents, Version},
         record::Place,
-        register::{FlowCursor, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch},
+        register::{
+            FlowCounts, FlowCursor, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch,
+        },
         sealed::Sealed,
     },
     policy::{limits::Limits, principal::Principal},
@@ -123,13 +127,22 @@ impl Flows {
         Ok(self.register()?.list(filter).await?)
     }
 
+    /// Counts the flows with this status, or all flows, by their tools, without opening anything that is sealed. Where
+    /// counting costs more with more flows, at most `most` are counted.
+    pub async fn count(&self, status: Option<FlowStatus>, most: usize) -> Result<FlowCounts, FlowsError> {
+        Ok(self.register()?.count(status, self.now(), most).await?)
+    }
+
     /// One flow with its timeline. The id is that of the register; the name of the flow, as logs and events have it, is
     /// found as well.
     pub async fn get(&self, id: FlowId) -> Result<Option<FlowRecord>, FlowsError> {
-        match self.find(id).await? {
-            Some(id) => Ok(self.register()?.get(id, self.now()).await?),
-            None => Ok(None),
+        let register = self.register()?;
+        for id in [id, id.in_ledger()] {
+            if let Some(record) = register.get(id, self.now()).await? {
+                return Ok(Some(record));
+            }
         }
+        Ok(None)
     }
 
     /// Opens what is sealed in a record: arguments, questions, answers, result.
@@ -224,13 +237,7 @@ impl Flows {
 
     /// The id of the register for an id or a name.
     async fn find(&self, id: FlowId) -> Result<Option<FlowId>, FlowsError> {
-        let register = self.register()?;
-        for id in [id, id.in_ledger()] {
-            if register.get(id, self.now()).await?.is_some() {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
+        Ok(self.get(id).await?.map(|record| record.summary.id))
     }
 
     fn abort(&self, id: FlowId) {
@@ -267,6 +274,41 @@ impl Flows {
             change.sealed = Place::Document(id).seal(&self.ring(), self.nonce(), &change.sealed);
         }
         Ok(self.documents()?.write(id, before, change).await?)
+    }
+
+    /// Removes a document.
+    pub(crate) async fn remove_document(&self, id: DocumentId) -> Result<(), FlowsError> {
+        Ok(self.documents()?.remove(id).await.map(drop)?)
+    }
+
+    /// The documents of a kind that are due, read in pages of so many.
+    pub(crate) async fn due_documents(&self, kind: DocumentKind, page: usize) -> Result<Vec<DocumentId>, FlowsError> {
+        /// Documents that this server cannot open stay due, and must not hide those behind them.
+        const MOST: usize = 10_000;
+        let (documents, now) = (self.documents()?, self.now());
+        let (mut ids, mut last) = (Vec::new(), None);
+        while ids.len() < MOST {
+            let due = documents.due(kind, now, last, page).await?;
+            ids.extend(due.iter().map(|due| due.id));
+            last = due.last().copied();
+            if due.len() < page {
+                break;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Removes documents whose time is over, at most so many at a time.
+    pub(crate) async fn sweep_documents(&self, most: usize) -> Result<(), FlowsError> {
+        while self.documents()?.sweep(self.now(), most).await? == most as u64 {}
+        Ok(())
+    }
+
+    /// Lets the server of this process look at once whether there is something to be done.
+    pub(crate) fn wake(&self) {
+        if let Some(elsewhere) = self.core.as_ref().and_then(|core| core.elsewhere.as_ref()) {
+            elsewhere.wake.notify_one();
+        }
     }
 
     fn documents(&self) -> Result<&dyn Documents, FlowsError> {
