@@ -12,9 +12,11 @@ use rmcp::{RoleServer, object, service::RequestContext};
 use rounds::{
     KeyRing, Limits, Principal, Rounds,
     client::{Call, Sent},
+    keys::Digest,
     ledger::{
-        ClaimId, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, Spill,
-        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
+        ClaimId, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, PrincipalShare, Retention,
+        Spill,
+        documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version},
     },
     tasks::Tasks,
     test::{Client, Clock},
@@ -32,38 +34,46 @@ struct Shared {
     /// Everything that was written into documents, and how often documents were read.
     written: Arc<Mutex<Vec<Vec<u8>>>>,
     reads: Arc<Mutex<usize>>,
+    /// Every step that was asked of the store.
+    steps: Arc<Mutex<usize>>,
 }
 
 type Step<'a, T> = BoxFuture<'a, Result<T, LedgerError>>;
 
 impl Shared {
     fn new() -> Self {
-        Self { kept: MemoryLedger::new(), cut: Arc::default(), written: Arc::default(), reads: Arc::default() }
+        let (kept, cut, written) = (MemoryLedger::new(), Arc::default(), Arc::default());
+        Self { kept, cut, written, reads: Arc::default(), steps: Arc::default() }
     }
 
     fn elsewhere(&self) -> Self {
         Self { cut: Arc::default(), ..self.clone() }
     }
 
-    fn pass<'a, T: Send + 'a>(&'a self, step: impl FnOnce(&'a MemoryLedger) -> Step<'a, T>) -> Step<'a, T> {
-        match self.cut.load(Ordering::Relaxed) {
-            true => Box::pin(async { Err(LedgerError::Unavailable("cut".into())) }),
-            false => step(&self.kept),
-        }
+    /// Takes a step, as a store over a network does: other requests take theirs meanwhile.
+    fn pass<'a, T: Send + 'a>(&'a self, step: impl FnOnce(&'a MemoryLedger) -> Step<'a, T> + Send + 'a) -> Step<'a, T> {
+        *self.steps.lock().unwrap() += 1;
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            match self.cut.load(Ordering::Relaxed) {
+                true => Err(LedgerError::Unavailable("cut".into())),
+                false => step(&self.kept).await,
+            }
+        })
     }
 }
 
 impl Ledger for Shared {
     fn spill(&self, spill: Spill) -> Step<'_, ()> {
-        self.pass(|kept| kept.spill(spill))
+        self.pass(move |kept| kept.spill(spill))
     }
 
     fn claim(&self, id: ClaimId, request: ClaimRequest) -> Step<'_, Claimed> {
-        self.pass(|kept| kept.claim(id, request))
+        self.pass(move |kept| kept.claim(id, request))
     }
 
     fn renew(&self, id: ClaimId, fence: Fence, lease_until: Timestamp) -> Step<'_, bool> {
-        self.pass(|kept| kept.renew(id, fence, lease_until))
+        self.pass(move |kept| kept.renew(id, fence, lease_until))
     }
 
     fn settle(
@@ -74,11 +84,11 @@ impl Ledger for Shared {
         spill: Option<Spill>,
         spent: Vec<ClaimId>,
     ) -> Step<'_, bool> {
-        self.pass(|kept| kept.settle(id, fence, reply, spill, spent))
+        self.pass(move |kept| kept.settle(id, fence, reply, spill, spent))
     }
 
     fn release(&self, id: ClaimId, fence: Fence, orphan: OwnerLost, unless_awaited: bool) -> Step<'_, bool> {
-        self.pass(|kept| kept.release(id, fence, orphan, unless_awaited))
+        self.pass(move |kept| kept.release(id, fence, orphan, unless_awaited))
     }
 
     fn documents(&self) -> Option<&dyn Documents> {
@@ -89,64 +99,83 @@ impl Ledger for Shared {
 impl Documents for Shared {
     fn read(&self, id: DocumentId, now: Timestamp) -> Step<'_, Option<Document>> {
         *self.reads.lock().unwrap() += 1;
-        self.pass(|kept| Documents::read(kept, id, now))
+        self.pass(move |kept| Documents::read(kept, id, now))
     }
 
     fn write(&self, id: DocumentId, before: Option<Version>, change: DocumentChange) -> Step<'_, Option<Version>> {
         self.written.lock().unwrap().push(change.sealed.clone());
-        self.pass(|kept| Documents::write(kept, id, before, change))
+        self.pass(move |kept| Documents::write(kept, id, before, change))
     }
 
-    fn due(&self, kind: DocumentKind, now: Timestamp, most: usize) -> Step<'_, Vec<DocumentId>> {
-        self.pass(|kept| kept.due(kind, now, most))
+    fn due(
+        &self,
+        kind: DocumentKind,
+        now: Timestamp,
+        after: Option<DueDocument>,
+        most: usize,
+    ) -> Step<'_, Vec<DueDocument>> {
+        self.pass(move |kept| kept.due(kind, now, after, most))
     }
 
     fn remove(&self, id: DocumentId) -> Step<'_, bool> {
-        self.pass(|kept| Documents::remove(kept, id))
+        self.pass(move |kept| Documents::remove(kept, id))
     }
 
     fn sweep(&self, now: Timestamp, most: usize) -> Step<'_, u64> {
-        self.pass(|kept| Documents::sweep(kept, now, most))
+        self.pass(move |kept| Documents::sweep(kept, now, most))
     }
 }
 
 /// Two instances that share a clock, a ledger, and what their effects count.
-struct Fleet {
-    here: Scene,
-    there: Scene,
+pub(super) struct Fleet {
+    pub(super) here: Scene,
+    pub(super) there: Scene,
     /// The connection of the first instance.
     ledger: Shared,
 }
 
 impl Fleet {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::with(Limits::default()).await
     }
 
-    async fn with(limits: Limits) -> Self {
+    pub(super) async fn with(limits: Limits) -> Self {
+        Self::of(Shop::new(), limits.clone(), limits).await
+    }
+
+    /// A fleet whose second instance has another shop and other limits, as after a deploy.
+    pub(super) async fn of(mut shop: Shop, limits: Limits, deployed: Limits) -> Self {
         let (clock, ledger) = (Clock::new(), Shared::new());
-        let here = instance(Shop::new(), &clock, ledger.clone(), limits.clone()).await;
-        let mut shop = Shop::new();
+        let here = instance(Shop::new(), &clock, ledger.clone(), limits).await;
         shop.effects = here.server.handler().effects.clone();
-        let there = instance(shop, &clock, ledger.elsewhere(), limits).await;
+        let there = instance(shop, &clock, ledger.elsewhere(), deployed).await;
         Self { here, there, ledger }
     }
 
+    /// How many documents were written so far.
+    pub(super) fn writes(&self) -> usize {
+        self.ledger.written.lock().unwrap().len()
+    }
+
     /// The first instance loses its store, and its leases lapse.
-    fn lose(&self) {
+    pub(super) fn lose(&self) {
         self.ledger.cut.store(true, Ordering::Relaxed);
         self.here.clock.advance(Duration::from_secs(31));
     }
 }
 
 async fn instance(shop: Shop, clock: &Clock, ledger: Shared, limits: Limits) -> Scene {
+    instance_with_key([7; 32], shop, clock, ledger, limits).await
+}
+
+async fn instance_with_key(key: [u8; 32], shop: Shop, clock: &Clock, ledger: Shared, limits: Limits) -> Scene {
     let caller = Arc::new(Mutex::new(Some("ann")));
     let who = caller.clone();
     let identify = move |_: &RequestContext<RoleServer>| who.lock().unwrap().map(Principal::new);
     let server = Rounds::builder(shop)
         .clock(clock.clone())
         .principal(identify)
-        .keys(KeyRing::from_bytes([[7; 32]]).unwrap())
+        .keys(KeyRing::from_bytes([key]).unwrap())
         .audience("shop")
         .ledger(ledger)
         .limits(limits)
@@ -185,14 +214,16 @@ async fn what_is_asked_in_part_here_is_answered_in_the_rest_there() {
 }
 
 #[tokio::test]
-async fn a_poll_is_one_read_and_writes_nothing() {
+async fn a_poll_is_one_read_and_no_other_step_of_the_store() {
     let fleet = Fleet::new().await;
     let id = fleet.here.begin("durable").await;
     fleet.there.until(&id, "input_required").await;
-    let before = (*fleet.ledger.reads.lock().unwrap(), fleet.ledger.written.lock().unwrap().len());
-    fleet.there.get(&id).await;
-    let after = (*fleet.ledger.reads.lock().unwrap(), fleet.ledger.written.lock().unwrap().len());
-    assert_eq!(after, (before.0 + 1, before.1));
+    for scene in [&fleet.there, &fleet.here] {
+        let before = (*fleet.ledger.reads.lock().unwrap(), *fleet.ledger.steps.lock().unwrap());
+        scene.get(&id).await;
+        let after = (*fleet.ledger.reads.lock().unwrap(), *fleet.ledger.steps.lock().unwrap());
+        assert_eq!(after, (before.0 + 1, before.1 + 1), "a read, and no other step");
+    }
 }
 
 #[tokio::test]
@@ -222,6 +253,28 @@ async fn a_sweep_finds_what_no_client_polls() {
     fleet.there.until(&id, "input_required").await;
     assert_eq!(fleet.here.effects(), 2, "one for each task");
     fleet.there.until(&other, "input_required").await;
+}
+
+/// Two services may share a store, and neither can open the tasks of the other.
+#[tokio::test]
+async fn tasks_of_another_service_do_not_hide_those_that_a_sweep_looks_for() {
+    let fleet = Fleet::new().await;
+    let now = Timestamp::from(rounds::time::Clock::now(&fleet.here.clock));
+    for number in 0..250_u16 {
+        let mut key = [0; 32];
+        key[..2].copy_from_slice(&number.to_be_bytes());
+        let id = DocumentId { kind: DocumentKind::Task, key: Digest::from_bytes(key) };
+        let keep = Retention { now, until: now + Duration::from_secs(3600), share: PrincipalShare::Common };
+        let change = DocumentChange { sealed: b"of another service".to_vec(), due: Some(now), keep, tell: None };
+        Documents::write(&fleet.ledger.kept, id, None, change).await.unwrap().unwrap();
+    }
+    fleet.there.begin("durable").await;
+    let id = fleet.here.begin("slowly").await;
+    fleet.here.server.handler().begun.notified().await;
+    fleet.lose();
+    fleet.there.server.handler().begun.notified().await;
+    fleet.there.server.handler().done.notify_one();
+    fleet.there.until(&id, "input_required").await;
 }
 
 #[tokio::test]
@@ -356,4 +409,35 @@ async fn a_run_that_is_there_is_not_lost_because_its_store_was_away() {
     assert_eq!(fleet.there.get(&id).await["status"], "working", "and has said so");
     fleet.here.server.handler().done.notify_one();
     assert_eq!(text_of(&fleet.there.until(&id, "completed").await), "done");
+}
+
+#[tokio::test]
+async fn tasks_that_an_instance_cannot_open_do_not_crowd_out_its_own() {
+    let fleet = Fleet::new().await;
+    let limits = Limits::default().with_tasks(1000, 1000);
+    let stranger = instance_with_key([8; 32], Shop::new(), &fleet.here.clock, fleet.ledger.clone(), limits).await;
+    for _ in 0..110 {
+        stranger.begin("slowly").await;
+        stranger.server.handler().begun.notified().await;
+    }
+    fleet.here.clock.advance(Duration::from_millis(1));
+    let id = fleet.here.begin("slowly").await;
+    fleet.here.server.handler().begun.notified().await;
+    let other = fleet.there.begin("durable").await;
+    fleet.there.until(&other, "input_required").await;
+    fleet.lose();
+    let taken_over = fleet.there.server.handler().begun.notified();
+    let time_passes = async {
+        loop {
+            fleet.here.clock.advance(Duration::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = taken_over => {}
+        () = time_passes => unreachable!("it goes on for ever"),
+        () = tokio::time::sleep(Duration::from_secs(20)) => panic!("no sweep takes it over"),
+    }
+    fleet.there.server.handler().done.notify_one();
+    fleet.there.until(&id, "input_required").await;
 }

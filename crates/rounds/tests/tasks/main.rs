@@ -5,6 +5,7 @@
 mod answers;
 mod client;
 mod ending;
+mod hostile;
 mod kept;
 mod limits;
 mod shapes;
@@ -106,6 +107,14 @@ impl Shop {
         self.done.notified().await;
         self.effects.fetch_add(1, Ordering::Relaxed);
         "done".to_owned()
+    }
+
+    #[tool(description = "an effect that takes long, and more that does")]
+    async fn careful(&self, round: Round) -> Result<String, FlowError> {
+        round.once("effect", async || self.work().await).await?;
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        self.work().await;
+        Ok("done".to_owned())
     }
 
     #[tool(description = "stops when told")]

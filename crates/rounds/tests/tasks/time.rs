@@ -1,6 +1,6 @@
 //! When a call becomes a task, and what a task says about time.
 
-use std::time::Duration;
+use std::{pin::pin, task::Poll, time::Duration};
 
 use rounds::tasks::Tasks;
 use serde_json::json;
@@ -39,6 +39,46 @@ async fn a_call_that_takes_longer_becomes_a_task_and_goes_on_undisturbed() {
 }
 
 #[tokio::test]
+async fn a_call_does_not_become_a_task_in_the_middle_of_an_effect() {
+    let scene = Scene::new(Tasks::after(TEN)).await;
+    let shop = scene.server.handler();
+    let call = scene.client.start("tools/call", json!({"name": "careful", "arguments": {}})).await;
+    let mut call = pin!(call.finish());
+    shop.begun.notified().await;
+    scene.clock.until_asleep(1).await;
+    scene.clock.advance(TEN);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    let polled = std::future::poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
+    assert!(polled.is_pending(), "the effect runs, and is not recorded");
+    assert_eq!(scene.effects(), 0);
+    shop.done.notify_one();
+    let answered = call.await;
+    assert_eq!(answered.result()["resultType"], "task");
+    assert_eq!(scene.effects(), 1, "the effect has ended");
+    shop.done.notify_one();
+    let id = answered.result()["taskId"].as_str().unwrap();
+    assert_eq!(text_of(&scene.until(id, "completed").await), "done");
+}
+
+#[tokio::test]
+async fn an_effect_that_takes_very_long_does_not_keep_the_client_from_its_handle() {
+    let scene = Scene::new(Tasks::after(TEN)).await;
+    let call = scene.client.start("tools/call", json!({"name": "careful", "arguments": {}})).await;
+    scene.server.handler().begun.notified().await;
+    for _ in ["until it may become a task", "while the effect runs"] {
+        scene.clock.until_asleep(1).await;
+        scene.clock.advance(TEN);
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(call.finish().await.result()["resultType"], "task");
+    assert_eq!(scene.effects(), 0);
+}
+
+#[tokio::test]
 async fn a_call_that_is_cancelled_before_it_is_a_task_is_cancelled_as_ever() {
     let scene = Scene::new(Tasks::after(TEN)).await;
     let call = scene.client.start("tools/call", json!({"name": "polite", "arguments": {}})).await;
@@ -61,6 +101,33 @@ async fn a_later_leg_that_is_sent_again_gets_the_same_task() {
     assert_eq!(one.result()["taskId"], other.result()["taskId"]);
     let id = one.result()["taskId"].as_str().unwrap();
     assert_eq!(text_of(&scene.until(id, "completed").await), "size 4");
+    assert_eq!(scene.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_leg_that_is_sent_again_while_its_task_works_or_after_its_end_gets_the_task() {
+    let scene = Scene::new(Tasks::after(TEN)).await;
+    let asked = scene.client.call("finally", json!({})).await.asked();
+    let leg = asked.accept("size", json!({"size": 4}));
+    let promoted = async || {
+        let time_passes = async {
+            loop {
+                scene.clock.advance(Duration::from_secs(1));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            response = leg.send(&scene.client) => response.result()["taskId"].as_str().unwrap().to_owned(),
+            () = time_passes => unreachable!("it goes on for ever"),
+        }
+    };
+    let id = promoted().await;
+    assert_eq!(promoted().await, id, "its leg is under way");
+    scene.server.handler().done.notify_one();
+    assert_eq!(text_of(&scene.until(&id, "completed").await), "size 4");
+    let again = leg.send(&scene.client).await;
+    assert_eq!(again.result()["taskId"], id.as_str(), "{:?}", again.result());
+    assert_eq!(again.result()["status"], "completed");
     assert_eq!(scene.effects(), 1);
 }
 

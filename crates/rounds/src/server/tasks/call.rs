@@ -43,6 +43,9 @@ use crate::{
 const RETRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// How much longer a call runs inline if it would become a task in the middle of an effect.
+const EFFECT: Duration = Duration::from_secs(10);
+
 /// How often a run looks at its task at least: a cancellation on another instance reaches it after this time.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -91,6 +94,8 @@ pub(super) struct NewRun {
 
 impl<H: ServerHandler> Player<H> {
     /// Plays the leg of a call. If it takes longer than this, the call becomes a task, and the leg goes on in it.
+    ///
+    /// What only a task needs is found out when there is one: a call that ends before that asks nothing more of the store.
     pub(crate) async fn call(
         self,
         request: CallToolRequestParams,
@@ -98,31 +103,37 @@ impl<H: ServerHandler> Player<H> {
         after: Duration,
     ) -> Played {
         self.sweep_from_now_on(&context);
-        let caller = caller(&self.core, &context);
-        let named = leg::key_of(&context).and_then(Result::ok).map(str::to_owned);
-        let same = leg_of(&request, named.as_deref(), caller.as_ref().map(Principal::digest));
-        let id = new_id(&self.core, same);
-        if same.is_some()
-            && let Some(handle) = self.handle(&id).await
+        if after.is_zero()
+            && let Some(handle) = self.handle_of_equal(&request, &context).await
         {
             return Ok(handle);
         }
         let (client, status) = (std::mem::take(&mut context.ct), StatusLine::default());
         context.extensions.insert(status.clone());
-        let first = self.first_leg(&request, named.is_some(), after);
-        if let Some(first) = &first {
-            context.extensions.insert(first.clone());
-        }
-        let until = deadline(&self.core, &request);
-        let mut leg = self.leg(request.clone(), context.clone());
-        if !after.is_zero()
-            && let Some(ended) = in_time(&self.core, after, &mut leg, &client, &context.ct).await
-        {
-            if !asks_elsewhere(&ended) {
-                return ended;
+        let first = self.first_leg(&request, &context, after);
+        let watched = first.clone().unwrap_or_default();
+        context.extensions.insert(watched.clone());
+        let (mut leg, began) = (self.leg(request.clone(), context.clone()), self.core.now());
+        if !after.is_zero() {
+            let mut ended = in_time(&self.core, after, &mut leg, &client, &context.ct).await;
+            if ended.is_none() {
+                ended = past_effect(&self.core, &mut leg, &watched).await;
             }
-            leg = Box::pin(ready(ended));
+            if let Some(ended) = ended {
+                // An equal leg may have become a task before it replied.
+                if status.is_replayed()
+                    && let Some(handle) = self.handle_of_equal(&request, &context).await
+                {
+                    return Ok(handle);
+                }
+                if !asks_elsewhere(&ended) {
+                    return ended;
+                }
+                leg = Box::pin(ready(ended));
+            }
         }
+        let (caller, until) = (caller(&self.core, &context), deadline(&self.core, &request, began));
+        let id = new_id(&self.core, self.equal_leg(&request, &context));
         let mut record = Record::new(caller.as_ref(), request, capabilities(&context), self.core.now(), until);
         if let Some(first) = first {
             match called(&mut leg, &first).await {
@@ -160,6 +171,22 @@ impl<H: ServerHandler> Player<H> {
         }
     }
 
+    /// By what this leg is known again, if it is.
+    fn equal_leg(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Digest> {
+        let caller = caller(&self.core, context);
+        leg_of(request, name_of(context), caller.as_ref().map(Principal::digest))
+    }
+
+    /// The handle of the task that an equal leg has become.
+    async fn handle_of_equal(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallToolResponse> {
+        let equal = self.equal_leg(request, context)?;
+        self.handle(&new_id(&self.core, Some(equal))).await
+    }
+
     /// The handle of a task that exists.
     async fn handle(&self, id: &str) -> Option<CallToolResponse> {
         let key = Digest::of_task(id);
@@ -171,10 +198,17 @@ impl<H: ServerHandler> Player<H> {
     /// What makes a first leg one that can be played again, if tasks are kept: its flow has a name before its handler runs.
     /// The client has given it one with its idempotency key. Otherwise it gets one if it is a task from its beginning: the
     /// others would pay for it with a claim, also those that end in time.
-    fn first_leg(&self, request: &CallToolRequestParams, is_named: bool, after: Duration) -> Option<TaskLeg> {
-        let is_first = request.request_state.is_none() && store::documents(&self.core).is_some();
-        let flow = (!is_named).then(|| self.core.new_flow());
-        (is_first && (is_named || after.is_zero())).then(|| TaskLeg::new(flow, None))
+    fn first_leg(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        after: Duration,
+    ) -> Option<TaskLeg> {
+        if request.request_state.is_some() || store::documents(&self.core).is_none() {
+            return None;
+        }
+        let is_named = name_of(context).is_some();
+        (is_named || after.is_zero()).then(|| TaskLeg::new((!is_named).then(|| self.core.new_flow()), None))
     }
 
     pub(super) fn new_run(&self) -> NewRun {
@@ -223,7 +257,7 @@ impl<H: ServerHandler> Player<H> {
                 ended => self.settle(&run, until, ended).await,
             };
             let Some(request) = next else { return };
-            until = deadline(&self.core, &request);
+            until = deadline(&self.core, &request, self.core.now());
             leg = self.leg(request, context.clone());
         }
     }
@@ -258,6 +292,10 @@ impl<H: ServerHandler> Player<H> {
     async fn keep_lease(&self, run: &Running) -> Infallible {
         let lease = self.core.limits.lease;
         if store::documents(&self.core).is_none() {
+            // A cancellation tells the run by itself, except one that came before the run was in the list.
+            if self.tasks.read(&self.core, run.key).await.is_ok_and(|record| record.cancelled) {
+                run.cancel.cancel();
+            }
             return std::future::pending().await;
         }
         loop {
@@ -465,6 +503,24 @@ async fn in_time(
     }
 }
 
+/// Plays on while an effect runs, so that what it comes to is recorded before the handle leaves. An effect that takes very
+/// long does not keep the client from its handle.
+async fn past_effect(core: &Core, leg: &mut LegFuture, watched: &TaskLeg) -> Option<Played> {
+    if !watched.has_effect() {
+        return None;
+    }
+    let on = poll_fn(|cx| match leg.as_mut().poll(cx) {
+        Poll::Ready(played) => Poll::Ready(Some(played)),
+        Poll::Pending if watched.has_effect() => Poll::Pending,
+        Poll::Pending => Poll::Ready(None),
+    });
+    tokio::select! {
+        biased;
+        played = on => played,
+        () = core.clock.sleep(EFFECT) => None,
+    }
+}
+
 /// Plays a leg, which is cancelled with its client's request.
 async fn listened(
     mut leg: impl Future<Output = Played> + Unpin,
@@ -491,10 +547,15 @@ fn opened(core: &Core, state: Option<&str>) -> Option<(FlowId, Span)> {
     Some((envelope.flow, envelope.span))
 }
 
-/// The deadline of the flow that this request begins or goes on with.
-fn deadline(core: &Core, request: &CallToolRequestParams) -> Timestamp {
+/// The deadline of the flow that this request begins, at this time, or goes on with.
+fn deadline(core: &Core, request: &CallToolRequestParams, began: Timestamp) -> Timestamp {
     let going_on = opened(core, request.request_state.as_deref());
-    going_on.map_or_else(|| core.now() + core.lifetimes.flow(&request.name), |(_, span)| span.deadline)
+    going_on.map_or_else(|| began + core.lifetimes.flow(&request.name), |(_, span)| span.deadline)
+}
+
+/// The idempotency key of a call, by which its flow is named.
+fn name_of(context: &RequestContext<RoleServer>) -> Option<&str> {
+    leg::key_of(context).and_then(Result::ok)
 }
 
 fn capabilities(context: &RequestContext<RoleServer>) -> Value {

@@ -206,10 +206,12 @@ impl Record {
         (self.stage, self.changed) = (stage, now);
     }
 
-    /// Ends the task. What came of it is kept for this long at least.
+    /// Ends the task. What came of it is kept for this long at least. What a further leg would need is not kept, so that a
+    /// failure takes less than what it ends, whatever the call has brought.
     pub(super) fn end(&mut self, stage: Stage, now: Timestamp, keep: Duration) {
         self.enter(stage, now);
-        (self.run, self.message) = (None, None);
+        (self.run, self.message, self.flow) = (None, None, None);
+        (self.call.arguments, self.capabilities) = (None, Value::Null);
         self.until = self.until.max(now + keep);
     }
 
@@ -370,5 +372,63 @@ pub(super) fn object(value: &impl Serialize) -> JsonObject {
     match serde_json::to_value(value) {
         Ok(Value::Object(object)) => object,
         _ => JsonObject::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    /// A task that asks, as the first release with tasks has written it.
+    const ASKING: &str = include_str!("asking.json");
+
+    fn asking() -> Record {
+        let mut call = CallToolRequestParams::new("book");
+        call.arguments = serde_json::from_str(r#"{"to": "Rome"}"#).expect("it is an object");
+        let capabilities = serde_json::json!({"elicitation": {}});
+        let mut record = Record::new(Some(&Principal::new("ann")), call, capabilities, NOW, NOW + KEEP);
+        let question = serde_json::json!({
+            "seat": {"method": "elicitation/create", "params": {
+                "mode": "form", "message": "Which seat?",
+                "requestedSchema": {"type": "object", "properties": {"seat": {"type": "string"}}},
+            }},
+        });
+        let asks: InputRequests = serde_json::from_value(question).expect("it is a question");
+        let asks = InputRequiredResult::new(Some(asks), Some("sealed".to_owned()));
+        let span = Span { issued_at: NOW, expires_at: NOW + KEEP, deadline: NOW + KEEP };
+        assert!(record.proceed(asks, span, NOW).is_none());
+        record
+    }
+
+    const KEEP: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_task_that_an_earlier_release_has_written_is_answered() {
+        let mut earlier: Record = serde_json::from_str(ASKING).expect("this release reads it");
+        let given = InputResponses::from([("seat.1".to_owned(), serde_json::json!({"action": "accept"}))]);
+        let Some(Answered::Goes(leg)) = earlier.answer(&given, NOW) else { panic!("its question waits") };
+        assert_eq!(leg.state.as_deref(), Some("sealed"));
+        assert_eq!(earlier.request(&leg).arguments, asking().call.arguments);
+    }
+
+    #[test]
+    fn an_earlier_release_reads_the_tasks_of_this_one() {
+        // What it does not know it leaves out, and what it needs has to be there.
+        let ours = serde_json::to_value(asking()).expect("a record is JSON");
+        let theirs: Value = serde_json::from_str(ASKING).expect("it is JSON");
+        for (name, value) in theirs.as_object().expect("it is an object") {
+            assert_eq!(ours.get(name), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_end_takes_less_than_what_it_ends() {
+        let mut record = asking();
+        record.call.arguments = serde_json::from_value(serde_json::json!({"note": "x".repeat(10_000)})).ok();
+        record.end(Stage::Failed(ErrorData::internal_error("too long", None)), NOW, KEEP);
+        let written = serde_json::to_vec(&record).expect("a record is JSON");
+        assert!(written.len() < 1_000, "{}", written.len());
     }
 }

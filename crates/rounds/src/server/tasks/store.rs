@@ -12,13 +12,13 @@ use crate::{
     server::{
         engine::{
             core::Core,
-            documents::{Content, Opened},
+            documents::{Content, OpenedDocument},
         },
         ledger::{
             LedgerError,
             documents::{DocumentId, DocumentKind, Documents, Version},
         },
-        policy::error::FlowError,
+        policy::{error::FlowError, measure::Limit},
     },
     shared::clock::Timestamp,
 };
@@ -103,7 +103,8 @@ fn document(key: TaskKey) -> DocumentId {
 }
 
 async fn fetch(core: &Core, documents: &dyn Documents, key: TaskKey) -> Result<(Record, Version), Unkept> {
-    let Opened { version, content, .. } = core.read_document(documents, document(key)).await?.ok_or(Unkept::Unknown)?;
+    let OpenedDocument { version, content, .. } =
+        core.read_document(documents, document(key)).await?.ok_or(Unkept::Unknown)?;
     let record = serde_json::from_slice(&content);
     let record = record.inspect_err(
         |error| tracing::warn!(target: "rounds", %error, "a task of another version of this library cannot be read"),
@@ -120,6 +121,7 @@ async fn put(
 ) -> Result<Option<Version>, Unkept> {
     let content = serde_json::to_vec(record).expect("a record has no type that JSON cannot write");
     if content.len() > core.limits.task_bytes_per_principal {
+        core.limit_reached(Limit::Tasks);
         return Err(NoRoom::Bytes { limit: core.limits.task_bytes_per_principal }.into());
     }
     let kept_until = kept_until(core, record);

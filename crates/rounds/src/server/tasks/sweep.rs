@@ -21,10 +21,10 @@ use super::{
 use crate::server::{
     elsewhere::ElsewhereService,
     engine::{core::Core, handlers::Handlers},
-    ledger::documents::DocumentKind,
+    ledger::{LedgerError, documents::DocumentKind},
 };
 
-/// How many tasks one sweep takes over, and how many documents one step removes.
+/// How many tasks a sweep looks at in one step, and how many documents one step removes.
 const AT_ONCE: usize = 100;
 
 /// How often documents whose time is over are removed: after so many sweeps.
@@ -95,12 +95,25 @@ impl<H: ServerHandler> Player<H> {
         });
     }
 
+    /// Takes over what is due. Tasks that cannot go on here, such as those sealed under a key that this instance does not
+    /// have, stay due and must not hide those behind them.
     async fn sweep(&self, sweeper: &Sweeper<H>, removes: bool) -> Result<(), Unkept> {
         let Some(documents) = store::documents(&self.core) else { return Ok(()) };
-        for id in documents.due(DocumentKind::Task, self.core.now(), AT_ONCE).await? {
-            match self.care_for(id.key, sweeper.context()).await {
-                Err(Unkept::Unknown) | Ok(()) => {}
-                Err(error) => return Err(error),
+        let (now, mut last) = (self.core.now(), None);
+        loop {
+            let page = documents.due(DocumentKind::Task, now, last, AT_ONCE).await?;
+            for due in &page {
+                match self.care_for(due.id.key, sweeper.context()).await {
+                    Ok(()) => {}
+                    Err(error @ Unkept::Ledger(LedgerError::Unavailable(_))) => return Err(error),
+                    Err(error) => {
+                        tracing::debug!(target: "rounds", %error, "a task whose instance is lost cannot go on here");
+                    }
+                }
+            }
+            last = page.last().copied();
+            if page.len() < AT_ONCE {
+                break;
             }
         }
         while removes && documents.sweep(self.core.now(), AT_ONCE).await? == AT_ONCE as u64 {}

@@ -17,7 +17,7 @@ use super::record::{Record, Stage};
 use crate::{
     server::{
         engine::{core::Core, weight},
-        policy::limits::Limits,
+        policy::{limits::Limits, measure::Limit},
         seal::Digest,
     },
     shared::clock::Timestamp,
@@ -59,11 +59,11 @@ pub(super) enum NoRoom {
 /// The tasks of this process.
 #[derive(Default)]
 pub(super) struct Table {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptTask>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptTask {
     tasks: HashMap<TaskKey, Arc<Entry>>,
     /// What tasks count that this process has created and that are kept elsewhere, until then.
     elsewhere: BTreeMap<(Timestamp, TaskKey), (Option<Digest>, Share)>,
@@ -96,7 +96,7 @@ impl Entry {
 }
 
 impl Table {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptTask> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +155,7 @@ impl Table {
     }
 }
 
-impl Kept {
+impl KeptTask {
     /// Counts a new task, if there is room for it.
     fn make_room(&mut self, core: &Core, owner: Option<Digest>, bytes: usize) -> Result<(), NoRoom> {
         let more = Share { tasks: 1, bytes };
@@ -211,6 +211,10 @@ impl Kept {
 
     /// Counts more, if that is within all limits.
     fn admit(&mut self, core: &Core, owner: Option<Digest>, more: Share) -> Result<(), NoRoom> {
+        self.count(core, owner, more).inspect_err(|_| core.limit_reached(Limit::Tasks))
+    }
+
+    fn count(&mut self, core: &Core, owner: Option<Digest>, more: Share) -> Result<(), NoRoom> {
         let Limits { tasks, tasks_per_principal, task_bytes, task_bytes_per_principal, .. } = core.limits;
         self.all.admits(more, tasks, task_bytes)?;
         match owner {
