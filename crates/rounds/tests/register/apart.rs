@@ -2,13 +2,18 @@
 
 use rounds::{
     FlowId,
-    ledger::{ClaimId, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, Spill},
-    register::{FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch},
+    ledger::{ClaimId, ClaimKind, ClaimRequest, Claimed, Fence, Ledger, LedgerError, MemoryLedger, OwnerLost, Spill},
+    register::{
+        FlowChange, FlowCounts, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStatus, Register, Watch,
+    },
     time::{BoxFuture, Timestamp},
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 /// Clones share the same store.
@@ -19,11 +24,23 @@ pub(crate) struct Apart {
     pub(crate) given: Arc<Mutex<Vec<u8>>>,
     /// The records that are exchanged on the way out.
     pub(crate) exchanged: Arc<Mutex<HashMap<FlowId, FlowId>>>,
+    /// Whether the reply of a round waits for ever to be recorded.
+    stalls: Arc<AtomicBool>,
+    settled_effects: Arc<AtomicUsize>,
 }
 
 impl Apart {
     fn register(&self) -> &dyn Register {
         Ledger::register(&self.kept).unwrap()
+    }
+
+    /// Lets the replies of rounds wait for ever before they are recorded, as in a process that is about to be killed.
+    pub(crate) fn never_settle_rounds(&self, never: bool) {
+        self.stalls.store(never, Ordering::SeqCst);
+    }
+
+    pub(crate) fn settled_effects(&self) -> usize {
+        self.settled_effects.load(Ordering::SeqCst)
     }
 
     fn given(&self, bytes: &[u8]) {
@@ -59,7 +76,11 @@ impl Ledger for Apart {
         spent: Vec<ClaimId>,
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.given(reply.as_deref().unwrap_or_default());
-        self.kept.settle(id, fence, reply, spill, spent)
+        Box::pin(async move {
+            let settled = self.kept.settle(id, fence, reply, spill, spent).await;
+            self.settled_effects.fetch_add(usize::from(matches!(id.what, ClaimKind::Once(_))), Ordering::SeqCst);
+            settled
+        })
     }
 
     fn release(
@@ -103,7 +124,12 @@ impl Register for Apart {
     ) -> BoxFuture<'_, Result<bool, LedgerError>> {
         self.given(reply.as_deref().unwrap_or_default());
         self.changed(&change);
-        self.register().settle_with(id, fence, reply, spill, spent, change)
+        Box::pin(async move {
+            if self.stalls.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            self.register().settle_with(id, fence, reply, spill, spent, change).await
+        })
     }
 
     fn release_with(
@@ -130,6 +156,15 @@ impl Register for Apart {
 
     fn list(&self, filter: FlowFilter) -> BoxFuture<'_, Result<FlowPage, LedgerError>> {
         self.register().list(filter)
+    }
+
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>> {
+        self.register().count(status, now, most)
     }
 
     fn cancel(&self, id: FlowId, end: FlowEnd) -> BoxFuture<'_, Result<Option<FlowStatus>, LedgerError>> {

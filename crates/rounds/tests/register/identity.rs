@@ -1,8 +1,10 @@
 //! A first leg with an identity: sent again, it is the same call.
 
+use std::time::Duration;
+
 use rmcp::{ServiceExt as _, object};
 use rounds::{
-    Principal, Rounds,
+    Limits, Principal, Rounds,
     client::{Call, Host, Sent, defaults_only},
     ledger::MemoryLedger,
     register::FlowStatus,
@@ -10,7 +12,7 @@ use rounds::{
 };
 use serde_json::json;
 
-use crate::{Weather, apart::Apart, builder, keys, listed};
+use crate::{MINUTE, Weather, apart::Apart, builder, keys, listed, until};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
@@ -56,12 +58,57 @@ async fn the_same_key_with_other_arguments_is_an_error_and_of_another_tool_or_ca
 }
 
 #[tokio::test]
-async fn without_a_principal_a_key_has_to_be_a_secret() {
-    let server = Rounds::new(Weather::new());
+async fn a_durable_first_leg_that_is_dropped_in_its_effect_and_sent_again_has_the_effect_once() {
+    let (weather, clock) = (Weather::new(), Clock::new());
+    let limits = Limits::default().with_grace(Duration::ZERO);
+    let server = builder(&weather, Apart::default(), &clock).limits(limits).build().unwrap();
     let client = Client::modern(server).await;
+    let params = json!({"name": "prepaid", "arguments": {"city": "slow"}, "_meta": {"rounds/idempotencyKey": KEY}});
+    let dropped = client.start("tools/call", params.clone()).await;
+    weather.works.notified().await;
+    dropped.cancel().await;
+    let again = client.start("tools/call", params).await;
+    weather.work.notify_one();
+    let asked = again.finish().await.asked();
+    let text = asked.accept("units", json!({"units": "metric"})).send(&client).await.text();
+    assert!(text.ends_with("charge 1"), "{text}");
+    assert_eq!(weather.charged(), 1);
+}
+
+#[tokio::test]
+async fn a_durable_first_leg_whose_process_is_lost_before_its_reply_has_the_effect_once() {
+    let (weather, clock, store) = (Weather::new(), Clock::new(), Apart::default());
+    let instance = || builder(&weather, store.clone(), &clock).build().unwrap();
+    let losing = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    store.never_settle_rounds(true);
+    let (lost, charged) = (instance(), weather.clone());
+    losing.spawn(async move { call(&Client::modern(lost).await, "prepaid", "Lisbon", KEY).await });
+    until(|| charged.charged() == 1 && store.settled_effects() == 1).await;
+    // Whatever this instance still had to do is not done: its lease lapses.
+    losing.shutdown_background();
+    store.never_settle_rounds(false);
+    clock.advance(MINUTE);
+    let client = Client::modern(instance()).await;
+    let first = call(&client, "prepaid", "Lisbon", KEY).await.asked();
+    let again = call(&client, "prepaid", "Lisbon", KEY).await.asked();
+    assert_eq!(first.state(), again.state());
+    let text = first.accept("units", json!({"units": "metric"})).send(&client).await.text();
+    assert!(text.ends_with("charge 1"), "{text}");
+    assert_eq!(weather.charged(), 1);
+}
+
+#[tokio::test]
+async fn without_a_principal_a_key_has_to_be_a_secret() {
+    let weather = Weather::new();
+    let client = Client::modern(Rounds::new(weather.clone())).await;
     for weak in ["1", "0123456789abcdef", ""] {
-        let refused = call(&client, "book", "Lisbon", weak).await;
-        assert_eq!(refused.error()["code"], -32602, "{weak}");
+        for tool in ["book", "weather", "prepaid"] {
+            let refused = call(&client, tool, "Lisbon", weak).await;
+            assert_eq!(refused.error()["code"], -32602, "{weak}");
+        }
+        assert_eq!((weather.alive(), weather.charged()), (0, 0), "no handler has started");
+        let plain = json!({"name": "plain", "_meta": {"rounds/idempotencyKey": weak}});
+        assert_eq!(client.request("tools/call", plain).await.text(), "plain", "a plain call is not recorded under it");
     }
     let long = call(&client, "book", "Lisbon", &"a".repeat(256)).await;
     assert!(long.error()["message"].as_str().unwrap().contains("255 bytes"));

@@ -74,6 +74,7 @@ impl Weather {
     fn new() -> Self {
         let mut tool_router = Self::tool_router();
         tool_router = tool_router.with_route(durable("book", "Books a trip", book));
+        tool_router = tool_router.with_route(durable("prepaid", "Books a trip, and then asks", prepaid));
         Self {
             tool_router,
             alive: Arc::default(),
@@ -110,17 +111,27 @@ impl Weather {
 
 async fn book(flow: Durable<Weather>, place: Place) -> Result<String, FlowError> {
     let units: Units = flow.form("Which canary-question?").await?;
-    let slow = place.city == "slow";
-    let charge: usize = flow
-        .once("charge", async |shop: &Weather, _key| {
-            if slow {
-                shop.works.notify_one();
-                shop.work.notified().await;
-            }
-            shop.charged.fetch_add(1, Ordering::SeqCst) + 1
-        })
-        .await?;
+    let charge = charge(&flow, &place).await?;
     Ok(format!("canary-result {} {units:?} charge {charge}", place.city))
+}
+
+/// The effect comes before the first question, so that only an idempotency key can keep it from running again.
+async fn prepaid(flow: Durable<Weather>, place: Place) -> Result<String, FlowError> {
+    let charge = charge(&flow, &place).await?;
+    let units: Units = flow.form("Which canary-question?").await?;
+    Ok(format!("canary-result {} {units:?} charge {charge}", place.city))
+}
+
+async fn charge(flow: &Durable<Weather>, place: &Place) -> Result<usize, FlowError> {
+    let slow = place.city == "slow";
+    let charge = async |shop: &Weather, _key: &str| {
+        if slow {
+            shop.works.notify_one();
+            shop.work.notified().await;
+        }
+        shop.charged.fetch_add(1, Ordering::SeqCst) + 1
+    };
+    flow.once("charge", charge).await
 }
 
 #[tool_handler(router = self.tool_router)]

@@ -4,7 +4,7 @@ use rounds::{
     Principal, Rounds,
     ledger::MemoryLedger,
     register::{FlowQuery, FlowStation, FlowStatus, Flows, FlowsError},
-    test::{Client, Clock},
+    test::{Client, Clock, accept},
 };
 use serde_json::json;
 
@@ -67,6 +67,31 @@ async fn a_call_that_asks_nothing_is_not_recorded() {
     let server = builder(&weather, ledger.clone(), &clock).build().unwrap();
     assert_eq!(Client::modern(server).await.call("plain", json!({})).await.text(), "plain");
     assert_eq!((ledger.flow_bytes(), ledger.claims()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_call_of_a_legacy_client_is_not_recorded() {
+    let (weather, clock, ledger) = (Weather::new(), Clock::new(), MemoryLedger::new());
+    let server = builder(&weather, ledger.clone(), &clock).build().unwrap();
+    for tool in ["weather", "book"] {
+        let played =
+            Client::legacy(server.clone()).await.play(tool, json!({"city": "Porto"}), [accept(metric())]).await;
+        assert!(played.text().contains("Porto"), "{}", played.text());
+    }
+    assert!(server.flows().list(FlowQuery::new()).await.unwrap().flows.is_empty());
+}
+
+#[tokio::test]
+async fn a_handler_that_waited_in_a_process_that_ended_is_listed_until_its_round_expires() {
+    let (weather, clock, ledger) = (Weather::new(), Clock::new(), MemoryLedger::new());
+    let ended = builder(&weather, ledger.clone(), &clock).build().unwrap();
+    let asked = Client::modern(ended).await.call("weather", json!({"city": "Porto"})).await.asked();
+    let server = builder(&weather, ledger, &clock).build().unwrap();
+    let client = Client::modern(server.clone()).await;
+    asked.accept("units", metric()).send(&client).await.frozen();
+    only(&server, FlowStatus::Waiting).await;
+    clock.advance(HOUR);
+    only(&server, FlowStatus::Expired).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::{
         policy::error::FlowError,
         seal::{
             digest::Fingerprint,
-            envelope::{Asked, PosedQuestion, Posing, QuestionKind, Settled},
+            envelope::{AskedKey, PosedQuestion, Posing, QuestionKind, Settled},
         },
     },
     shared::check::InvalidAnswer,
@@ -91,6 +91,8 @@ pub(crate) struct Answers {
     posed_now: Vec<PosedQuestion>,
     /// The questions of the library's whose answers were taken.
     taken: Vec<(String, Fingerprint)>,
+    /// The keys of answers that were not taken, because another question was asked than the one they are to.
+    unlike: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -120,7 +122,7 @@ impl Answers {
     pub(crate) fn solicited(
         settled: &[(String, Settled)],
         posing: Posing,
-        asked: &[Asked],
+        asked: &[AskedKey],
         sent: &InputResponses,
     ) -> Self {
         let earlier = settled.iter().map(|(key, settled)| {
@@ -135,7 +137,7 @@ impl Answers {
             };
             (key.clone(), held)
         });
-        let now = asked.iter().filter_map(|Asked { key, kind }| {
+        let now = asked.iter().filter_map(|AskedKey { key, kind }| {
             let raw = sent.get(key)?;
             Some((key.clone(), Held::Asked(*kind, Received::read(*kind, Cow::Borrowed(raw)))))
         });
@@ -217,6 +219,17 @@ impl Answers {
         self.posing.posed.iter().find(|posed| posed.key == key)
     }
 
+    /// Notes that the answer with this key is one to another question than the one that is asked now.
+    pub(crate) fn note_unlike(&mut self, key: &str) {
+        if !self.is_unlike(key) {
+            self.unlike.push(key.to_owned());
+        }
+    }
+
+    pub(crate) fn is_unlike(&self, key: &str) -> bool {
+        self.unlike.iter().any(|unlike| unlike == key)
+    }
+
     /// Notes that the answer to this question of the library's was taken for what it is.
     pub(crate) fn take(&mut self, key: &str, question: Fingerprint) {
         self.taken.push((key.to_owned(), question));
@@ -258,7 +271,7 @@ impl Answers {
     }
 
     /// What the next round's token carries of these: all that a person has settled, but for what is asked again.
-    pub(crate) fn settled(&self, asked_again: &[Asked<&str>]) -> Vec<(String, Settled)> {
+    pub(crate) fn settled(&self, asked_again: &[AskedKey<&str>]) -> Vec<(String, Settled)> {
         let settled = self.held.iter().filter_map(|(key, held)| {
             let settled = match held {
                 Held::Asked(kind, Received::Accepted(value)) => Settled::accepted(*kind, value),
@@ -279,8 +292,8 @@ mod tests {
 
     use super::*;
 
-    fn asked(key: &str, kind: QuestionKind) -> Asked {
-        Asked { key: key.to_owned(), kind }
+    fn asked(key: &str, kind: QuestionKind) -> AskedKey {
+        AskedKey { key: key.to_owned(), kind }
     }
 
     fn sent(answers: Value) -> InputResponses {
@@ -338,7 +351,7 @@ mod tests {
         }));
         let all = ["a", "b", "c", "d", "e"].map(|key| asked(key, QuestionKind::Form));
         let first = Answers::solicited(&[], Posing::default(), &all, &sent);
-        let settled = first.settled(&[Asked { key: "a", kind: QuestionKind::Form }]);
+        let settled = first.settled(&[AskedKey { key: "a", kind: QuestionKind::Form }]);
         assert_eq!(settled, [("b".to_owned(), Settled::Declined), ("c".to_owned(), Settled::Cancelled)]);
         let second = Answers::solicited(&first.settled(&[]), Posing::default(), &[], &InputResponses::new());
         assert_eq!(second.get("a", QuestionKind::Form), Some(accepted(json!({"a": 1}))));

@@ -73,6 +73,7 @@ pub(super) async fn acquire(
         // Boxed because few legs wait, and every leg's future would be larger.
         let cancelled = Box::pin(async {
             tokio::select! {
+                biased;
                 () = &mut running => false,
                 () = lapse => false,
                 () = cancelled(leg_token) => true,
@@ -110,12 +111,16 @@ impl OwnRound {
     /// That happens after the round's token has expired, when no other run begins any more: so a run that still has the round then keeps
     /// it.
     async fn check(self, core: &Core, now: Timestamp) -> Result<(), FlowError> {
-        if now < self.expires_at {
-            return Ok(());
-        }
+        if now < self.expires_at { Ok(()) } else { self.renew(core, now).await }
+    }
+
+    /// Checks that this run still has the round: no other run has taken it over, and the flow was not cancelled.
+    pub(super) async fn renew(self, core: &Core, now: Timestamp) -> Result<(), FlowError> {
         match core.ledger.renew(self.id, self.fence, now + core.limits.lease).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(FlowError::retry("another instance took the round over, or has replied")),
+            Ok(false) => {
+                Err(FlowError::retry("another instance took the round over or has replied, or the flow was cancelled"))
+            }
             Err(error) => Err(FlowError::retry(error)),
         }
     }

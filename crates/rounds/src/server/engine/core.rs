@@ -1,8 +1,11 @@
 //! [`Core`]: what all clones of a server share.
 
-use std::sync::{
-    Arc, PoisonError, RwLock,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::SystemTime,
 };
 
 use rmcp::{RoleServer, model::ErrorCode, service::RequestContext};
@@ -22,6 +25,7 @@ use crate::{
             legacy::Legacy,
             lifetimes::Lifetimes,
             limits::Limits,
+            measure::Limit,
             observe::{Event, FailedLeg, Observe, RateLimited, Tracing},
             principal::{Identify, Principal},
             targets::Targets,
@@ -88,7 +92,9 @@ pub(crate) struct Core {
     pub(crate) elsewhere: Option<AskingElsewhere>,
     /// What is settled before a tool runs, if something is.
     pub(crate) admission: Option<Box<dyn Admit>>,
-    pub(crate) observers: Vec<Box<dyn Observe>>,
+    pub(crate) observers: Vec<Arc<dyn Observe>>,
+    /// Whether an observer measures.
+    pub(crate) measures: bool,
     pub(crate) announce_expiry: bool,
     pub(crate) modern_only: bool,
     pub(crate) format: Format,
@@ -213,6 +219,25 @@ impl Core {
         };
         if let Some(more) = more {
             Tracing::failed(failed, more);
+        }
+    }
+
+    /// The time, if an observer measures.
+    pub(crate) fn measured_now(&self) -> Option<SystemTime> {
+        self.measures.then(|| self.clock.now())
+    }
+
+    /// Tells observers of a limit that was reached.
+    #[cold]
+    pub(crate) fn limit_reached(&self, limit: Limit) {
+        self.observers.iter().for_each(|observer| observer.limit_reached(limit));
+    }
+
+    /// Tells observers of the limit that this error is about, if it is about one.
+    #[cold]
+    pub(crate) fn note_limit(&self, error: &FlowError) {
+        if let Some(limit) = Limit::of(error) {
+            self.limit_reached(limit);
         }
     }
 

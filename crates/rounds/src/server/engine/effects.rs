@@ -10,10 +10,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     claim::{self, Acquired, ClaimGuard, OwnRound},
+    frame::Frame,
     view::View,
 };
 use crate::server::{
-    ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost},
+    ledger::{ClaimId, ClaimKind, ClaimRequest, Fence, OwnerLost, kit::SelfClaimed},
     policy::{
         error::{FlowError, place, with_sources},
         limits::Limits,
@@ -53,8 +54,8 @@ struct Known {
     used: BTreeSet<String>,
     /// The names of effects that are running, in this run or in a task that outlives one.
     under_way: BTreeSet<String>,
-    /// Those that this leg has claimed in the ledger.
-    claimed: Vec<(String, ClaimId)>,
+    /// Those that this leg has claimed; without an id where the effect keeps its claim itself.
+    claimed: Vec<(String, Option<ClaimId>)>,
 }
 
 impl Known {
@@ -163,12 +164,23 @@ impl Effects {
     pub(crate) fn spent(&self, is_carried: impl Fn(&str) -> bool) -> Vec<ClaimId> {
         let known = self.known();
         let spent = known.claimed.iter().filter(|(name, _)| is_carried(name));
-        spent.map(|(_, id)| *id).collect()
+        spent.filter_map(|(_, id)| *id).collect()
     }
 
     /// The names of the effects that this leg has claimed.
     pub(crate) fn claimed_names(&self) -> Vec<String> {
         self.known().claimed.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of the effects that this leg has run: those that it has claimed, and all of a first leg, which may claim
+    /// none.
+    pub(crate) fn ran_names(&self) -> Vec<String> {
+        let mut names = self.claimed_names();
+        if self.answered.is_none() {
+            let more = self.known().values.keys().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>();
+            names.extend(more);
+        }
+        names
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -181,6 +193,7 @@ impl View {
     pub(crate) async fn once<T, E>(
         &self,
         name: &str,
+        keeper: ClaimKeeper,
         effect: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<T, FlowError>
     where
@@ -192,12 +205,13 @@ impl View {
             return Err(FlowError::FlowEnded);
         }
         if let Some(value) = self.known_value(name)? {
+            self.replayed_once(name, &value);
             return read(name, &value);
         }
         let mut named = UnderWay { onces: &self.frame.onces, name, ended: false };
         // From here on: a durable handler that waits for the ledger waits for its effect.
         let under_way = self.frame.begin_effect();
-        let outcome = self.have(name, effect).await;
+        let outcome = self.have(name, keeper, effect).await;
         named.ended = true;
         drop((under_way, named));
         if self.frame.is_cancelled() {
@@ -208,14 +222,19 @@ impl View {
     }
 
     /// Has the effect, or takes what another leg has had of it.
-    async fn have<T, E>(&self, name: &str, effect: impl AsyncFnOnce() -> Result<T, E>) -> Result<T, FlowError>
+    async fn have<T, E>(
+        &self,
+        name: &str,
+        keeper: ClaimKeeper,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError>
     where
         T: Serialize + DeserializeOwned,
         E: Into<FlowError>,
     {
         // What did not happen may be tried again under the same name.
         let failed = |error: &FlowError| self.frame.onces.known().fail(name, error, &self.frame.core.limits);
-        let claim = match self.claim_once(name).await {
+        let claim = match self.claim_once(name, keeper).await {
             Err(error) if matches!(error, FlowError::EffectLost { .. }) => {
                 self.frame.onces.known().values.insert(name.to_owned(), LOST.to_owned());
                 return Err(error);
@@ -227,6 +246,7 @@ impl View {
             Ok(Turn::Run(claim)) => claim,
             Ok(Turn::Value(value)) => {
                 self.frame.onces.known().values.insert(name.to_owned(), value.clone());
+                self.replayed_once(name, &value);
                 return read(name, &value);
             }
         };
@@ -249,6 +269,8 @@ impl View {
         let mut known = self.frame.onces.known();
         let refused = |mut known: MutexGuard<'_, Known>, error: FlowError| {
             known.not_recorded(name, error.to_string());
+            drop(known);
+            self.frame.core.note_limit(&error);
             Err(error)
         };
         if known.used.contains(name) {
@@ -279,8 +301,16 @@ impl View {
     }
 
     /// An effect whose value stands in the journal: nothing else in this run may have its name.
-    pub(crate) fn met_once(&self, name: &str) {
+    pub(crate) fn met_once(&self, name: &str, value: &str) {
         self.frame.onces.known().used.insert(name.to_owned());
+        self.replayed_once(name, value);
+    }
+
+    /// Tells observers that the value of an effect is returned again.
+    fn replayed_once(&self, name: &str, value: &str) {
+        if value != LOST && self.frame.core.is_observed() {
+            self.frame.event(self.round.number, &Station::EffectReplayed { name: name.to_owned() });
+        }
     }
 
     /// Whether an effect of this name may still run or be met in this run.
@@ -297,16 +327,21 @@ impl View {
     }
 
     /// Claims an effect in the ledger: an earlier leg may have run it without replying, or may still run it.
-    async fn claim_once(&self, name: &str) -> Result<Turn, FlowError> {
+    async fn claim_once(&self, name: &str, keeper: ClaimKeeper) -> Result<Turn, FlowError> {
         let Some(answered) = self.frame.onces.answered else { return Ok(Turn::Run(None)) };
         let core = &self.frame.core;
-        // As long as the round runs, another leg may take it over and reach this effect. The round's end makes it shorter: see `spent`.
-        let keep = core.keep(answered.span.deadline_remembered_until(), self.frame.principal);
-        let (id, answers, lease) = (self.once_id(name), self.once_digest(name), core.limits.lease);
-        let request = ClaimRequest { answers, keep, lease, orphan: OwnerLost::Free };
-        self.frame.onces.known().claimed.push((name.to_owned(), id));
         let AnsweredRound { span, fence } = answered;
         let round = OwnRound { id: self.round.claim(), fence, expires_at: span.expires_at };
+        if let ClaimKeeper::Effect = keeper {
+            self.frame.onces.known().claimed.push((name.to_owned(), None));
+            round.renew(core, core.now()).await?;
+            return Ok(Turn::Run(None));
+        }
+        // As long as the round runs, another leg may take it over and reach this effect. The round's end makes it shorter: see `spent`.
+        let keep = core.keep(span.deadline_remembered_until(), self.frame.principal);
+        let (id, answers, lease) = (self.once_id(name), self.once_digest(name), core.limits.lease);
+        let request = ClaimRequest { answers, keep, lease, orphan: OwnerLost::Free };
+        self.frame.onces.known().claimed.push((name.to_owned(), Some(id)));
         match claim::acquire(core, id, request, None, None, Some(round), || ()).await? {
             Acquired::Held(claim, _) => Ok(Turn::Run(Some(claim))),
             Acquired::Done(Some(value)) => Ok(Turn::Value(String::from_utf8(value).unwrap_or_default())),
@@ -347,6 +382,19 @@ impl View {
         }
     }
 
+    /// What an effect needs that keeps its claim itself.
+    pub(crate) fn self_claimed(&self, name: &str) -> SelfClaimed {
+        let Frame { core, onces, .. } = &*self.frame;
+        let (now, longest) = (core.now(), self.frame.flow_deadline());
+        let kept_for = onces.answered.map_or(longest, |round| round.span.deadline_remembered_until().since(now));
+        SelfClaimed { key: self.effect_key(name), kept_for, lease: core.limits.lease }
+    }
+
+    /// The idempotency key of an effect.
+    pub(crate) fn effect_key(&self, name: &str) -> String {
+        format!("{:?}", Digest::of_effect(self.round.flow, name))
+    }
+
     fn once_id(&self, name: &str) -> ClaimId {
         ClaimId { what: ClaimKind::Once(self.once_digest(name)), ..self.round.claim() }
     }
@@ -354,6 +402,16 @@ impl View {
     fn once_digest(&self, name: &str) -> Digest {
         Digest::of_once(self.round.flow, name)
     }
+}
+
+/// Who keeps the claim on an effect.
+#[derive(Clone, Copy)]
+pub(crate) enum ClaimKeeper {
+    /// The ledger, under a lease.
+    Ledger,
+    /// The effect itself, such as with a row that commits together with it. The ledger is asked once, before it runs,
+    /// whether this run still has the round.
+    Effect,
 }
 
 /// An effect that has begun, until it has come to its end or was given up.
@@ -494,12 +552,15 @@ mod tests {
 
     #[test]
     fn an_effect_is_spent_when_its_value_is_carried_and_not_when_only_a_failed_attempt_is() {
-        use crate::server::seal::envelope::{Kept, Posing, Resume};
+        use crate::server::seal::envelope::{HandlerRecord, Posing, Resume};
         let onces = resumed(&[("paid", "1"), ("failed", r#"!{"failure":{"Words":"no"}}"#), ("lost", LOST)]);
         let id = |number| ClaimId { flow: crate::FlowId::from_bytes([1; 16]), what: ClaimKind::Round(number) };
-        onces.known().claimed =
-            ["paid", "failed", "lost", "under way"].into_iter().map(str::to_owned).zip((1..).map(id)).collect();
-        let carried = |onces| Resume::of(Kept { onces, ..Kept::default() }, Posing::default());
+        onces.known().claimed = ["paid", "failed", "lost", "under way"]
+            .into_iter()
+            .map(str::to_owned)
+            .zip((1..).map(|number| Some(id(number))))
+            .collect();
+        let carried = |onces| Resume::of(HandlerRecord { onces, ..HandlerRecord::default() }, Posing::default());
         let next = carried(vec![
             ("failed".to_owned(), r#"!{"failure":{"Words":"no"}}"#.to_owned()),
             ("paid".to_owned(), "1".to_owned()),

@@ -87,7 +87,11 @@ impl Slot {
     /// Takes a place for this frame, if there is one left for it and for as many bytes.
     pub(super) fn take(frame: &Arc<Frame>, bytes: usize) -> Result<Self, FlowError> {
         let mut parked = frame.core.frames.parked();
-        parked.admit(&frame.core, frame.principal, FrameShare { frames: 1, bytes })?;
+        if let Err(error) = parked.admit(&frame.core, frame.principal, FrameShare { frames: 1, bytes }) {
+            drop(parked);
+            frame.core.note_limit(&error);
+            return Err(error);
+        }
         parked.frames.insert(frame.flow, frame.clone());
         drop(parked);
         Ok(Self { frame: frame.clone(), bytes })
@@ -103,12 +107,13 @@ impl Slot {
         let before = FrameShare { frames: 0, bytes: self.bytes };
         parked.leave(*principal, before);
         let admitted = parked.admit(core, *principal, FrameShare { frames: 0, bytes });
-        match admitted {
+        match &admitted {
             Ok(()) => self.bytes = bytes,
             // It counts for what it did, until it is dropped.
             Err(_) => parked.add(*principal, before),
         }
-        admitted
+        drop(parked);
+        admitted.inspect_err(|error| core.note_limit(error))
     }
 }
 

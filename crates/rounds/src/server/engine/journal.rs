@@ -16,7 +16,7 @@ use rmcp::model::{InputResponses, ServerResult};
 
 use super::{
     answer::Received,
-    frame::{Ending, Step},
+    frame::{Ending, FrameStep},
     texts::RecentTexts,
 };
 use crate::{
@@ -24,8 +24,8 @@ use crate::{
         policy::{error::FlowError, limits::Limits},
         seal::{
             digest::Fingerprint,
-            envelope::{Asked, QuestionKind, Settled},
-            journal::{Entries, Entry, Pages, Text, Waiting, question},
+            envelope::{AskedKey, QuestionKind, Settled},
+            journal::{Entries, Entry, Pages, Text, WaitingQuestion, question},
         },
     },
     shared::clock::Timestamp,
@@ -60,7 +60,7 @@ struct JournalState {
     /// The next entry to be met.
     at: usize,
     /// The questions of the round that this leg answers, as long as the handler has not come to them.
-    open: Vec<Waiting>,
+    open: Vec<WaitingQuestion>,
     /// What was asked in the latest entries that are questions, by their place.
     texts: Vec<(usize, Text)>,
     /// The keys of those that it has come to.
@@ -83,7 +83,7 @@ impl JournalState {
     /// What the handler has to come to before anything else happens: what it asked in the round that this leg answers.
     fn awaited(&self) -> Option<String> {
         match self.open.first() {
-            Some(Waiting { key, .. }) => Some(question(key)),
+            Some(WaitingQuestion { key, .. }) => Some(question(key)),
             None => self.passed.then(|| Entry::Checkpoint.to_string()),
         }
     }
@@ -141,12 +141,12 @@ impl Journal {
     /// A journal that begins with what a token carried and what came with the leg.
     pub(crate) fn resumed(
         pages: Pages,
-        asked: &[Asked],
+        asked: &[AskedKey],
         mut sent: InputResponses,
         limits: &Limits,
         now: Timestamp,
     ) -> Self {
-        let arrived = asked.iter().filter_map(|Asked { key, kind }| {
+        let arrived = asked.iter().filter_map(|AskedKey { key, kind }| {
             let raw = sent.remove(key)?;
             Some((key.clone(), Received::read(*kind, Cow::Owned(raw))))
         });
@@ -226,10 +226,16 @@ impl Journal {
         self.state().fault.get_or_insert(fault).clone().into()
     }
 
+    /// Whether the handler has not come to this question of the round that this leg answers, or not as it was asked.
+    pub(crate) fn has_not_reached(&self, key: &str) -> bool {
+        let state = self.state();
+        state.fault.is_some() && !state.reached.iter().any(|reached| reached == key)
+    }
+
     /// What ends the flow, if something does, now that the handler has come this far.
-    pub(crate) fn fault_at(&self, step: &Step) -> Option<Fault> {
+    pub(crate) fn fault_at(&self, step: &FrameStep) -> Option<Fault> {
         match step {
-            Step::Ended(Ending::Returned(Ok(result))) => {
+            FrameStep::Ended(Ending::Returned(Ok(result))) => {
                 // A server that refuses in its handler's place, as one that is busy does, has not taken another way.
                 let refused =
                     matches!(&**result, ServerResult::CallToolResult(result) if result.is_error == Some(true));
@@ -237,8 +243,8 @@ impl Journal {
                     self.end();
                 }
             }
-            Step::Asked(round) => self.ask(&round.waiting),
-            Step::Ended(_) => {}
+            FrameStep::Asked(round) => self.ask(&round.waiting),
+            FrameStep::Ended(_) => {}
         }
         self.fault()
     }
@@ -272,7 +278,7 @@ impl Journal {
 
     /// The handler waits for answers. It has to have come to all that it asked in the round that this leg answers: otherwise it
     /// has taken another way, and those answers are not for it.
-    fn ask(&self, asks: &[Waiting]) {
+    fn ask(&self, asks: &[WaitingQuestion]) {
         let state = self.state();
         let Some(recorded) = state.awaited() else { return };
         let position = state.at;
@@ -332,8 +338,15 @@ impl Journal {
     }
 
     /// What the next token carries.
-    pub(crate) fn pages(&self, open: Vec<Waiting>) -> Pages {
+    pub(crate) fn pages(&self, open: Vec<WaitingQuestion>) -> Pages {
         Pages { entries: self.entries(), texts: self.state().texts.clone(), open }
+    }
+
+    /// What this leg has added, with the questions that are open after it.
+    pub(crate) fn added(&self, open: Vec<WaitingQuestion>) -> Pages {
+        let state = self.state();
+        let entries = Entries { past: Arc::default(), since: state.since.clone() };
+        Pages { entries, texts: state.texts.clone(), open }
     }
 
     fn entries(&self) -> Entries {
@@ -511,7 +524,7 @@ impl<'a> Operation<'a> {
     pub(crate) fn reach(&self, key: &str, question: Fingerprint) -> Option<Reached> {
         let mut state = self.journal.state();
         let place = state.open.iter().position(|open| open.key == key && open.question == question)?;
-        let Waiting { key, until, .. } = state.open.remove(place);
+        let WaitingQuestion { key, until, .. } = state.open.remove(place);
         let place = state.arrived.iter().position(|(arrived, _)| *arrived == key);
         state.reached.push(key);
         let answer = place.map(|place| state.arrived.remove(place).1);
@@ -626,7 +639,7 @@ mod tests {
             ]
             .into(),
             texts: vec![(0, text("Which seat?")), (4, text("How many?"))],
-            open: vec![Waiting { until: Some(NOON), ..waiting("sure", "Sure?") }, waiting("more", "More?")],
+            open: vec![WaitingQuestion { until: Some(NOON), ..waiting("sure", "Sure?") }, waiting("more", "More?")],
         }
     }
 
@@ -634,8 +647,8 @@ mod tests {
         words.to_owned().into()
     }
 
-    fn waiting(key: &str, words: &str) -> Waiting {
-        Waiting { key: key.to_owned(), question: digest(words), text: text(words), until: None }
+    fn waiting(key: &str, words: &str) -> WaitingQuestion {
+        WaitingQuestion { key: key.to_owned(), question: digest(words), text: text(words), until: None }
     }
 
     /// A leg that comes back from a checkpoint after these entries.
@@ -654,7 +667,7 @@ mod tests {
     /// A leg that brings a no to each of these questions.
     fn answering(entries: Vec<Entry>, open: &[(&str, &str)]) -> Journal {
         let asked: Vec<_> =
-            open.iter().map(|(key, _)| Asked { key: (*key).to_owned(), kind: QuestionKind::Form }).collect();
+            open.iter().map(|(key, _)| AskedKey { key: (*key).to_owned(), kind: QuestionKind::Form }).collect();
         let sent = open.iter().map(|(key, _)| ((*key).to_owned(), json!({"action": "decline"}))).collect();
         let open = open.iter().map(|(key, words)| waiting(key, words)).collect();
         Journal::resumed(Pages { entries: entries.into(), texts: vec![], open }, &asked, sent, &Limits::default(), NOON)
@@ -935,7 +948,7 @@ mod tests {
         let operation = back.begin().unwrap();
         assert!(operation.passes());
         assert!(!operation.passes(), "the next is to be waited at again");
-        let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
+        let asked = [AskedKey { key: "seat".to_owned(), kind: QuestionKind::Form }];
         let answering = Journal::resumed(Pages::default(), &asked, InputResponses::new(), &Limits::default(), NOON);
         assert!(!answering.begin().unwrap().passes(), "that round had a question");
         assert!(!Journal::empty(&Limits::default()).begin().unwrap().passes(), "the first leg comes from nowhere");
@@ -943,7 +956,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_for_the_question_as_it_was_asked_and_is_taken_once() {
-        let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
+        let asked = [AskedKey { key: "seat".to_owned(), kind: QuestionKind::Form }];
         let sent = InputResponses::from([
             ("seat".to_owned(), json!({"action": "decline"})),
             ("meal".to_owned(), json!({"action": "decline"})),
@@ -988,7 +1001,7 @@ mod tests {
     fn pages_before() -> Pages {
         let new = |entry: &&Entry| !matches!(entry, Entry::Failed { .. } | Entry::Late { .. });
         let entries = pages().entries.iter().filter(new).cloned().collect::<Vec<_>>().into();
-        let open = vec![Waiting { text: Text::default(), ..waiting("sure", "Sure?") }];
+        let open = vec![WaitingQuestion { text: Text::default(), ..waiting("sure", "Sure?") }];
         Pages { entries, texts: vec![], open }
     }
 
@@ -1062,8 +1075,8 @@ mod tests {
     fn a_question_is_late_from_the_moment_that_its_time_is_over() {
         let late = |until: Option<u64>| {
             let until = until.map(Timestamp::from_millis);
-            let pages = Pages { open: vec![Waiting { until, ..waiting("seat", "Seat?") }], ..Pages::default() };
-            let asked = [Asked { key: "seat".to_owned(), kind: QuestionKind::Form }];
+            let pages = Pages { open: vec![WaitingQuestion { until, ..waiting("seat", "Seat?") }], ..Pages::default() };
+            let asked = [AskedKey { key: "seat".to_owned(), kind: QuestionKind::Form }];
             let journal = Journal::resumed(pages, &asked, InputResponses::new(), &Limits::default(), NOON);
             let reached = journal.begin().unwrap().reach("seat", digest("Seat?")).unwrap();
             assert_eq!((reached.answer, reached.until), (None, until));

@@ -38,12 +38,23 @@ struct Status {
     text: Mutex<Option<String>>,
     /// Whether the call is a task, so that its client gets no notifications.
     is_of_task: AtomicBool,
+    /// Whether the leg got the reply of an equal one, or may have got it.
+    is_replayed: AtomicBool,
 }
 
 impl StatusLine {
     /// The call is a task from here on.
     pub(crate) fn is_of_task(&self) {
         self.0.is_of_task.store(true, Ordering::Relaxed);
+    }
+
+    /// The leg gets the reply of an equal one, or may get it.
+    pub(super) fn note_replay(&self) {
+        self.0.is_replayed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.0.is_replayed.load(Ordering::Relaxed)
     }
 
     /// The text, if there is one.

@@ -11,11 +11,13 @@ pub(crate) mod elsewhere;
 pub(crate) mod exchange;
 pub(crate) mod frame;
 pub(crate) mod frames;
+pub(crate) mod gauges;
 pub(crate) mod handlers;
 pub(crate) mod journal;
 pub(crate) mod leg;
 pub(crate) mod legacy;
 pub(crate) mod link;
+pub(crate) mod measured;
 mod poll;
 mod records;
 pub(crate) mod register;
@@ -28,3 +30,6 @@ pub(crate) mod task;
 pub(crate) mod texts;
 pub(crate) mod view;
 pub(crate) mod weight;
+
+#[cfg(feature = "test")]
+pub(crate) use reply::fuzz as fuzz_reply;

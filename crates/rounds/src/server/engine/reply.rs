@@ -41,3 +41,17 @@ impl Reply {
         }
     }
 }
+
+/// A reply that is read is written and read again as the same. For the fuzz targets.
+#[cfg(feature = "test")]
+pub(crate) fn fuzz(kept: &[u8]) {
+    fn as_any<R: Response>(kept: &[u8]) {
+        let Some(read) = Reply::decode::<R>(kept) else { return };
+        let written = Reply::encode(read.as_ref()).expect("what was read can be written");
+        let again = Reply::decode::<R>(&written).expect("what was written can be read");
+        assert_eq!(Reply::encode(again.as_ref()), Some(written));
+    }
+    as_any::<rmcp::model::CallToolResponse>(kept);
+    as_any::<rmcp::model::GetPromptResponse>(kept);
+    as_any::<rmcp::model::ReadResourceResponse>(kept);
+}

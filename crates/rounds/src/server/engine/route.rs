@@ -302,6 +302,18 @@ impl Drop for Taken {
     }
 }
 
+/// A message that is read is written and read again as the same. For the fuzz targets.
+#[cfg(feature = "test")]
+pub(crate) fn fuzz(plaintext: &[u8]) {
+    let Ok(message) = postcard::from_bytes::<Message>(plaintext) else { return };
+    let written = postcard::to_stdvec(&message).expect("what was read can be written");
+    let again = postcard::from_bytes::<Message>(&written).expect("what was written can be read");
+    assert_eq!(postcard::to_stdvec(&again), Ok(written));
+    if let Body::Errand { errand, .. } = message.body {
+        let _ = (errand.capabilities(), errand.answers());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rmcp::model::ClientCapabilities;

@@ -44,7 +44,9 @@ impl Stop {
                 let error = ErrorData::internal_error("the call cannot go on: start it again", None);
                 Self { cause: self.cause, ..error.into() }
             }
-            _ => self,
+            // The round stays open, and nothing is left to go on with it.
+            OwnerLost::Dead => Self { meaning: Meaning::Final, ..self },
+            OwnerLost::Free => self,
         }
     }
 }

@@ -18,7 +18,7 @@ struct Said {
     flow: Option<FlowId>,
     /// The caller of the task, where the leg is played without a request of the caller's.
     caller: Option<Option<Principal>>,
-    /// The handler of a first leg, once it is called.
+    /// The handler, once it is called or resumed.
     called: OnceLock<Weak<Frame>>,
 }
 
@@ -38,6 +38,11 @@ impl TaskLeg {
     /// The handler is called, and polled before the leg is pending again.
     pub(super) fn is_called_with(&self, frame: &Arc<Frame>) {
         let _ = self.0.called.set(Arc::downgrade(frame));
+    }
+
+    /// Whether an effect of the handler is under way: what it comes to is not recorded yet.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.0.called.get().and_then(Weak::upgrade).is_some_and(|frame| frame.has_effect())
     }
 
     pub(crate) fn is_called(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::server::seal::{
     digest::Fingerprint,
-    journal::{Text, Waiting},
+    journal::{Text, WaitingQuestion},
 };
 
 /// How many texts are kept. A text has at most 256 characters, so all of them take 1 MiB at most.
@@ -19,10 +19,10 @@ pub(crate) struct RecentTexts(Mutex<Vec<Option<(Fingerprint, Text)>>>);
 
 impl RecentTexts {
     /// Keeps the texts of these questions.
-    pub(crate) fn keep(&self, asked: &[Waiting]) {
+    pub(crate) fn keep(&self, asked: &[WaitingQuestion]) {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         places.resize(KEPT, None);
-        for Waiting { question, text, .. } in asked {
+        for WaitingQuestion { question, text, .. } in asked {
             places[place(question)] = Some((*question, text.clone()));
         }
     }
@@ -44,8 +44,8 @@ fn place(question: &Fingerprint) -> usize {
 mod tests {
     use super::*;
 
-    fn asked(question: Fingerprint, text: &str) -> Waiting {
-        Waiting { key: "key".to_owned(), question, text: text.to_owned().into(), until: None }
+    fn asked(question: Fingerprint, text: &str) -> WaitingQuestion {
+        WaitingQuestion { key: "key".to_owned(), question, text: text.to_owned().into(), until: None }
     }
 
     #[test]

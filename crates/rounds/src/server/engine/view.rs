@@ -2,7 +2,7 @@
 
 use std::{any::Any, sync::Arc};
 
-use rmcp::{RoleServer, model::InputRequest, service::RequestContext};
+use rmcp::{ErrorData, RoleServer, model::InputRequest, service::RequestContext};
 
 use super::frame::Frame;
 use crate::server::{
@@ -57,6 +57,8 @@ pub(crate) struct View {
     pub(crate) server: Arc<dyn Any + Send + Sync>,
     /// Where the handler's questions go, if it waits for them.
     pub(crate) frame: Arc<Frame>,
+    /// Why the idempotency key of a first leg cannot be used. A handler that can ask does not start then.
+    refused_key: Option<&'static str>,
 }
 
 impl Drop for View {
@@ -77,9 +79,10 @@ impl View {
         solicited: bool,
         server: Arc<dyn Any + Send + Sync>,
         frame: Arc<Frame>,
+        refused_key: Option<&'static str>,
     ) -> Arc<Self> {
         frame.is_viewed();
-        Arc::new(Self { round, peer, state, solicited, server, frame })
+        Arc::new(Self { round, peer, state, solicited, server, frame, refused_key })
     }
 
     /// Whether a handler that is called again for each round can ask: there is a way, and the client declared it.
@@ -107,6 +110,9 @@ impl View {
     pub(crate) fn take(context: &RequestContext<RoleServer>, extractor: &'static str) -> Result<Arc<Self>, FlowError> {
         let carried = context.extensions.get::<Carried>();
         let view = carried.map(|Carried(view)| view.clone()).ok_or(FlowError::NotWrapped { extractor })?;
+        if let Some(why) = view.refused_key {
+            return Err(FlowError::Protocol(ErrorData::invalid_params(why, None)));
+        }
         view.frame.shapes.note(extractor);
         Ok(view)
     }

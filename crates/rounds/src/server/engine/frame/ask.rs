@@ -10,15 +10,15 @@ use tokio::task::coop::has_budget_remaining;
 
 use super::{
     driver::Driver,
-    question::{Open, OpenQuestion},
+    question::{OpenQuestion, PendingQuestion},
     state::FrameState,
-    step::{Ending, Round, Times},
+    step::{Ending, FrameRound, Times},
     wake,
 };
 use crate::{
     server::{
         engine::{answer::Received, effects::Effects, journal::Fault, legacy::push::Push},
-        policy::{error::FlowError, gate::Era, observe::Station},
+        policy::{error::FlowError, gate::Era, measure::Limit, observe::Station},
     },
     shared::order,
 };
@@ -26,14 +26,18 @@ use crate::{
 impl Driver {
     pub(super) fn poll_pushes(&mut self, cx: &mut Context<'_>) {
         let mut answered = Vec::new();
-        self.pushes.retain_mut(|(id, push)| match push.as_mut().poll(cx) {
+        self.pushes.retain_mut(|(id, pushed_at, push)| match push.as_mut().poll(cx) {
             Poll::Pending => true,
             Poll::Ready(received) => {
-                answered.push((*id, received));
+                answered.push((*id, *pushed_at, received));
                 false
             }
         });
-        for (id, received) in answered {
+        for (id, pushed_at, received) in answered {
+            if received.is_ok() && self.frame.core.is_observed() {
+                let after = self.frame.core.now().since(pushed_at);
+                self.frame.event(self.round, &Station::Answered { after });
+            }
             self.answer(id, received);
         }
     }
@@ -62,7 +66,7 @@ impl Driver {
         }
         let FrameState { open, peer, effects, .. } = &mut *state;
         let journal = self.frame.journal().filter(|_| peer.era == Era::Modern);
-        let permitted = |open: &Open| {
+        let permitted = |open: &PendingQuestion| {
             if self.frame.asks_nobody {
                 return Err(FlowError::NoPrincipal);
             }
@@ -87,8 +91,8 @@ impl Driver {
             return Looked::Nothing;
         }
         // Those that are answered elsewhere wait until no other is open, and have a round of their own.
-        let all_elsewhere = open.iter().all(Open::is_elsewhere);
-        let is_now = |open: &Open| all_elsewhere || !open.is_elsewhere();
+        let all_elsewhere = open.iter().all(PendingQuestion::is_elsewhere);
+        let is_now = |open: &PendingQuestion| all_elsewhere || !open.is_elsewhere();
         match peer.era {
             Era::Legacy if open.is_empty() || !all_elsewhere => {
                 drop(state);
@@ -99,16 +103,16 @@ impl Driver {
                 let number = self.round + 1 - self.pushed;
                 let now = self.frame.core.now();
                 let times = Times::of(open.iter().filter(|open| is_now(open)), self.frame.round_lifetime(), now);
-                let sent = |open: &&Open| open.question.request.is_some() && is_now(open);
+                let sent = |open: &&PendingQuestion| open.question.request.is_some() && is_now(open);
                 let order = order::of_keys(open.iter().filter(sent).map(|open| &*open.question.key));
                 let mut requests = InputRequests::new();
                 // One by one: to collect them is to sort them first, and most often there is one.
-                requests.extend(open.iter_mut().filter(|open| is_now(open)).filter_map(Open::send));
-                let waiting = open.iter().filter(|open| is_now(open)).filter_map(Open::waiting).collect();
+                requests.extend(open.iter_mut().filter(|open| is_now(open)).filter_map(PendingQuestion::send));
+                let waiting = open.iter().filter(|open| is_now(open)).filter_map(PendingQuestion::waiting).collect();
                 state.set_link(None);
                 state.awaited = NonZeroU32::new(number);
                 state.waits_since = now;
-                Looked::Asked(Round { number, requests, order, waiting, times })
+                Looked::Asked(FrameRound { number, requests, order, waiting, times })
             }
         }
     }
@@ -129,7 +133,7 @@ impl Driver {
         let core = &frame.core;
         let state = frame.state();
         let is_open = |id: u32| state.open.iter().any(|open| open.id == id);
-        let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, _)| !is_open(*id)).collect();
+        let withdrawn: Vec<_> = self.pushes.extract_if(.., |(id, ..)| !is_open(*id)).collect();
         let first = state.open.iter().find(|open| !open.asked && !open.is_elsewhere()).map(|open| open.id);
         let (link, asks) = (state.link.as_deref().cloned(), state.open.len());
         drop(state);
@@ -153,7 +157,7 @@ impl Driver {
                 patience: until.map_or_else(|| self.frame.round_lifetime(), |until| until.since(core.now())),
                 message: message.clone(),
             };
-            self.pushes.push((open.id, Box::pin(push.send(core.clock.clone()))));
+            self.pushes.push((open.id, core.now(), Box::pin(push.send(core.clock.clone()))));
             pushed.push(key.to_string());
         }
         drop(state);
@@ -168,9 +172,11 @@ impl Driver {
     pub(super) fn admit_push(&mut self, asks: usize) -> Result<(), FlowError> {
         let core = &self.frame.core;
         if asks > core.limits.questions {
+            core.limit_reached(Limit::Questions);
             return Err(FlowError::TooManyQuestions { asks, limit: core.limits.questions });
         }
         if self.round >= core.limits.rounds {
+            core.limit_reached(Limit::Rounds);
             return Err(FlowError::TooManyRounds { limit: core.limits.rounds });
         }
         let (starts, time) = (self.slot.is_none(), self.frame.flow_deadline());
@@ -189,5 +195,5 @@ pub(super) enum Looked {
     Nothing,
     /// Something changed: poll again.
     Again,
-    Asked(Round),
+    Asked(FrameRound),
 }

@@ -15,7 +15,7 @@ use super::{
     Frame,
     ask::Looked,
     left::{Left, drop_handler},
-    step::{Ending, Listener, Resumption, Step},
+    step::{Ending, FrameStep, Listener, Resumption},
 };
 use crate::{
     server::{
@@ -28,6 +28,9 @@ use crate::{
     },
     shared::clock::{BoxFuture, Timestamp},
 };
+
+/// A question on its way to a client of the legacy era, until its answer arrives.
+type PushedQuestion = BoxFuture<'static, Result<Received, FlowError>>;
 
 /// A handler's future. Its result is boxed because it is moved many times.
 pub(in crate::server::engine) type Handler = BoxFuture<'static, Result<Box<ServerResult>, ErrorData>>;
@@ -51,8 +54,8 @@ pub(crate) struct Driver {
     pub(super) round: u32,
     /// How many of them were pushed, which tokens do not count.
     pub(super) pushed: u32,
-    /// Questions that are being pushed, by their id.
-    pub(super) pushes: Vec<(u32, BoxFuture<'static, Result<Received, FlowError>>)>,
+    /// Questions that are being pushed, by their id, each with the time at which it was pushed.
+    pub(super) pushes: Vec<(u32, Timestamp, PushedQuestion)>,
     /// The frame's place among those that wait.
     pub(super) slot: Option<Slot>,
     /// When the flow's time is over; none before the handler waits for the first time.
@@ -96,12 +99,12 @@ impl Driver {
 
     /// Polls the handler until it has come to something that the leg in flight has to know. After an ending it is over, and
     /// is to be dropped.
-    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<FrameStep> {
         let waker = Waker::from(self.frame.clone());
         let inner = &mut Context::from_waker(&waker);
         loop {
             if self.is_aborted(cx) {
-                return Poll::Ready(Step::Ended(Ending::Aborted));
+                return Poll::Ready(FrameStep::Ended(Ending::Aborted));
             }
             if self.is_over(inner) {
                 return Poll::Ready(self.expired());
@@ -109,14 +112,14 @@ impl Driver {
             if let Some(ending) = self.poll_handler(inner) {
                 let ending = if self.drop_handler() { ending } else { Ending::Panicked };
                 if self.in_flight {
-                    return Poll::Ready(Step::Ended(ending));
+                    return Poll::Ready(FrameStep::Ended(ending));
                 }
                 self.ending = Some(Box::new(ending));
             }
             if self.in_flight
                 && let Some(ending) = self.ending.take()
             {
-                return Poll::Ready(Step::Ended(*ending));
+                return Poll::Ready(FrameStep::Ended(*ending));
             }
             match self.look_at_questions() {
                 Looked::Nothing if self.waits_too_long(inner) => return Poll::Ready(self.expired()),
@@ -125,7 +128,7 @@ impl Driver {
                 Looked::Asked(round) => {
                     self.round = round.number;
                     (self.in_flight, self.asked, self.leg) = (false, true, None);
-                    return Poll::Ready(Step::Asked(round));
+                    return Poll::Ready(FrameStep::Asked(round));
                 }
             }
         }
@@ -178,11 +181,11 @@ impl Driver {
         self.is_over(cx)
     }
 
-    pub(super) fn expired(&self) -> Step {
+    pub(super) fn expired(&self) -> FrameStep {
         if !self.in_flight {
             self.frame.event(self.round, &Station::Ended(Outcome::Expired));
         }
-        Step::Ended(Ending::Expired)
+        FrameStep::Ended(Ending::Expired)
     }
 
     pub(super) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {

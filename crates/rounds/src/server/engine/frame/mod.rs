@@ -20,7 +20,7 @@ pub(crate) use answering::Answering;
 pub(crate) use driver::Driver;
 pub(super) use driver::Handler;
 pub(crate) use question::{Declared, OpenQuestion, Opened};
-pub(crate) use step::{Ending, Listener, Resumption, Step, Times};
+pub(crate) use step::{Ending, FrameStep, Listener, Resumption, Times};
 
 use std::{
     ops::{Deref, DerefMut},
@@ -34,9 +34,10 @@ use std::{
 use rmcp::{ErrorData, RoleServer, model::JsonObject, service::RequestContext};
 use tokio::sync::oneshot;
 
-use self::{effect::Effect, question::Open, state::FrameState};
+use self::{effect::Effect, question::PendingQuestion, state::FrameState};
 use super::{
-    answer::Answers, core::Core, effects::Effects, exchange::Response, journal::Journal, link::Link, task::Shapes,
+    answer::Answers, core::Core, effects::Effects, exchange::Response, journal::Journal, link::Link,
+    register::details::HandlerPart, task::Shapes,
 };
 use crate::{
     server::{
@@ -78,6 +79,8 @@ pub(crate) struct Frame {
     beside: AtomicUsize,
     /// Whether questions are rejected because the caller has no principal.
     asks_nobody: bool,
+    /// What the latest leg did with the handler, for the register.
+    part: Mutex<HandlerPart>,
     pub(super) shapes: Shapes,
     /// What a durable handler has been through. A frame with one is not kept between legs.
     journal: OnceLock<Box<Journal>>,
@@ -126,7 +129,7 @@ impl<T: Default> Deref for Lazily<T> {
 }
 
 /// What a frame has to know of the call that it is for.
-pub(crate) struct Call<'a> {
+pub(crate) struct FrameCall<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a str,
     pub(crate) arguments: Option<&'a JsonObject>,
@@ -149,7 +152,7 @@ impl Frame {
         woken
     }
 
-    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: Call<'_>, peer: Peer, link: Option<Link>) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Core>, flow: FlowId, call: FrameCall<'_>, peer: Peer, link: Option<Link>) -> Arc<Self> {
         let state = FrameState {
             unlinked: link.is_none(),
             link: link.map(Box::new),
@@ -186,6 +189,7 @@ impl Frame {
             views: AtomicU32::new(0),
             beside: AtomicUsize::new(0),
             asks_nobody: call.principal.is_none() && core.requires_principal(),
+            part: Mutex::new(HandlerPart::Ran),
             shapes: Shapes::default(),
             journal: OnceLock::new(),
             state: Mutex::new(state),
@@ -193,11 +197,27 @@ impl Frame {
         })
     }
 
+    /// A leg did this with the handler.
+    pub(crate) fn took(&self, part: HandlerPart) {
+        *self.part.lock().unwrap_or_else(PoisonError::into_inner) = part;
+    }
+
+    /// What the latest leg did with the handler.
+    pub(crate) fn part(&self) -> HandlerPart {
+        *self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The answers that the handler may look at.
     pub(crate) fn answers(&self) -> AnswersGuard<'_> {
         let mut answers = self.lock_answers();
         answers.get_or_insert_default();
         AnswersGuard(answers)
+    }
+
+    /// Whether the handler asked something else under this key than what its answer is to.
+    pub(crate) fn found_unlike(&self, key: &str) -> bool {
+        let has_strayed = self.journal().is_some_and(|journal| journal.has_not_reached(key));
+        has_strayed || self.lock_answers().as_ref().is_some_and(|answers| answers.is_unlike(key))
     }
 
     fn lock_answers(&self) -> MutexGuard<'_, Option<Box<Answers>>> {
@@ -226,6 +246,7 @@ impl Frame {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (Err(_), Some(declared)) = (&returned, declared) else { return (returned, false) };
         self.event(round, &Station::Withheld);
+        self.took(HandlerPart::Withheld);
         let instead = match *declared {
             Declared::Asks(requests, order) => Ok(order::asks(requests, order).into()),
             Declared::Failed(error) => R::failed(error).map_err(ErrorData::from),
@@ -261,7 +282,7 @@ impl Frame {
         let id = state.number();
         // Most handlers have one question open, and wait with it for long.
         state.open.reserve_exact(1);
-        state.open.push(Open { id, asked: false, question, sent: None, waker: None });
+        state.open.push(PendingQuestion { id, asked: false, question, sent: None, waker: None });
         if !state.polling {
             wake(state);
         }
@@ -318,6 +339,11 @@ impl Frame {
     pub(crate) fn begin_effect(self: &Arc<Self>) -> Effect {
         self.state().effects += 1;
         Effect { frame: self.clone() }
+    }
+
+    /// Whether an effect is under way.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.state().effects > 0
     }
 
     /// Whether the handler lives only to end an effect that it has begun.
@@ -394,7 +420,7 @@ impl Frame {
 
     /// What is counted for it while it waits, beside its driver.
     fn bytes(&self) -> usize {
-        let questions: usize = self.state().open.iter().map(Open::bytes).sum();
+        let questions: usize = self.state().open.iter().map(PendingQuestion::bytes).sum();
         let caller = self.caller.as_ref().map_or(0, |caller| size_of::<Principal>() + caller.as_str().len());
         let texts = caller + self.target.len() + self.arguments.as_ref().map_or(0, |arguments| arguments.len());
         let context = if self.views.load(Ordering::Relaxed) > 0 { self.context_bytes } else { 0 };
@@ -422,7 +448,8 @@ impl Frame {
 
     pub(crate) fn event(&self, round: u32, station: &Station) {
         let (flow, method, target) = (Some(self.flow), self.method, &*self.target);
-        self.core.observe(&Event { flow, round, method, target, station });
+        let ends_flow = matches!(station, Station::Ended(_));
+        self.core.observe(&Event { flow, round, method, target, station, elapsed: None, ends_flow });
     }
 }
 

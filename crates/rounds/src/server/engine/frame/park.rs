@@ -34,7 +34,7 @@ impl Driver {
     /// heap.
     pub(super) fn bytes(&self) -> usize {
         let futures = self.handler.iter().map(|handler| size_of_val(&**handler));
-        let pushes = self.pushes.iter().map(|(_, push)| size_of_val(&**push));
+        let pushes = self.pushes.iter().map(|(_, _, push)| size_of_val(&**push));
         futures.chain(pushes).fold(size_of::<Self>() + self.frame.bytes(), |bytes, future| bytes + future)
     }
 

@@ -15,13 +15,13 @@ use crate::{
         engine::{answer::Received, poll},
         form::FormSource,
         policy::{elsewhere::PosedElsewhere, error::FlowError},
-        seal::{digest::Fingerprint, envelope::QuestionKind, journal::Waiting},
+        seal::{digest::Fingerprint, envelope::QuestionKind, journal::WaitingQuestion},
     },
     shared::{clock::Timestamp, order},
 };
 
 /// A question that has no answer yet.
-pub(super) struct Open {
+pub(super) struct PendingQuestion {
     pub(super) id: u32,
     /// Whether the client knows of it: it was pushed, or asked in the latest round.
     pub(super) asked: bool,
@@ -33,7 +33,7 @@ pub(super) struct Open {
     pub(super) waker: Option<Waker>,
 }
 
-impl Open {
+impl PendingQuestion {
     /// What is sent to the client, under its key.
     pub(super) fn send(&mut self) -> Option<(String, InputRequest)> {
         self.asked = true;
@@ -72,10 +72,10 @@ impl Open {
     }
 
     /// What the journal of a durable handler says of it.
-    pub(super) fn waiting(&self) -> Option<Waiting> {
+    pub(super) fn waiting(&self) -> Option<WaitingQuestion> {
         let OpenQuestion { key, digest, message, until, .. } = &self.question;
         let (key, text) = (String::from(&**key), String::from(&**message).into());
-        Some(Waiting { key, question: (*digest)?, text, until: *until })
+        Some(WaitingQuestion { key, question: (*digest)?, text, until: *until })
     }
 
     /// It was sent, and no answer came: it is to be sent again.

@@ -4,7 +4,7 @@ use std::{convert::Infallible, num::NonZeroU32, task::Waker};
 
 use tokio::sync::oneshot;
 
-use super::{driver::Driver, question::Open};
+use super::{driver::Driver, question::PendingQuestion};
 use crate::{
     server::{
         engine::{answer::Received, link::Link},
@@ -22,7 +22,7 @@ pub(super) struct FrameState {
     /// What the latest leg's client can be asked.
     pub(super) peer: Peer,
     /// The questions that have no answer yet, in the order of asking.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<PendingQuestion>,
     /// Answers that were not taken yet by what waits for them.
     pub(super) answered: Option<Box<UntakenAnswer>>,
     pub(super) next_number: u32,
@@ -68,7 +68,7 @@ impl FrameState {
     }
 
     /// Leaves an answer for what waits for it, which is to be woken.
-    pub(super) fn answer(&mut self, open: Open, received: Result<Received, FlowError>) -> Option<Waker> {
+    pub(super) fn answer(&mut self, open: PendingQuestion, received: Result<Received, FlowError>) -> Option<Waker> {
         let next = self.answered.take();
         self.answered = Some(Box::new(UntakenAnswer { id: open.id, received, next }));
         open.waker
@@ -86,7 +86,7 @@ impl FrameState {
     }
 
     /// Takes out a question that has no answer yet.
-    pub(super) fn take_open(&mut self, id: u32) -> Option<Open> {
+    pub(super) fn take_open(&mut self, id: u32) -> Option<PendingQuestion> {
         let place = self.open.iter().position(|open| open.id == id)?;
         Some(self.open.remove(place))
     }

@@ -6,12 +6,12 @@ use rmcp::model::{InputRequests, InputResponses, ServerResult};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::question::Open;
+use super::question::PendingQuestion;
 use crate::{
     server::{
         engine::link::Link,
         policy::{error::Failure, gate::Peer},
-        seal::journal::Waiting,
+        seal::journal::WaitingQuestion,
     },
     shared::clock::Timestamp,
 };
@@ -36,20 +36,20 @@ pub(crate) enum Listener {
 }
 
 /// What a handler has come to.
-pub(crate) enum Step {
+pub(crate) enum FrameStep {
     /// It asks, and waits.
-    Asked(Round),
+    Asked(FrameRound),
     Ended(Ending),
 }
 
 /// The questions that a handler waits for.
-pub(crate) struct Round {
+pub(crate) struct FrameRound {
     pub(crate) number: u32,
     pub(crate) requests: InputRequests,
     /// In which order they were asked, where it is another than that of their keys.
     pub(crate) order: Option<Value>,
     /// The questions of a durable handler, in the form that its journal records.
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<WaitingQuestion>,
     pub(crate) times: Times,
 }
 
@@ -70,8 +70,12 @@ impl Times {
     }
 
     /// Of a round with these questions.
-    pub(super) fn of<'a>(open: impl Iterator<Item = &'a Open> + Clone, default: Duration, now: Timestamp) -> Self {
-        let time = |open: &Open| open.question.until.map_or(default, |until| until.since(now));
+    pub(super) fn of<'a>(
+        open: impl Iterator<Item = &'a PendingQuestion> + Clone,
+        default: Duration,
+        now: Timestamp,
+    ) -> Self {
+        let time = |open: &PendingQuestion| open.question.until.map_or(default, |until| until.since(now));
         let patience = open.clone().map(time).max().unwrap_or(default);
         let less = open.filter(|open| time(open) < patience);
         let less = less.map(|open| (open.question.key.to_string(), time(open)));

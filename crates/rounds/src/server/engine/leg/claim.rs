@@ -10,7 +10,7 @@ use crate::server::{
         stop::Stop,
     },
     ledger::{ClaimRequest, OwnerLost, Retention},
-    policy::{error::FlowError, observe::Station},
+    policy::{error::FlowError, measure::Limit, observe::Station},
     seal::{
         Digest,
         envelope::{Envelope, Span},
@@ -62,6 +62,10 @@ impl Leg<'_> {
             }
             Acquired::Held(claim, spilled) => {
                 self.event(&Station::Claimed { fence: claim.fence() });
+                if claim.fence() == 1 && self.core.is_observed() {
+                    let after = self.core.now().since(envelope.span.issued_at);
+                    self.event(&Station::Answered { after });
+                }
                 Ok(Won::Run { claim, spilled })
             }
             Acquired::Done(Some(reply)) => Ok(Won::Reply(reply)),
@@ -69,7 +73,10 @@ impl Leg<'_> {
             Acquired::AnsweredOtherwise => Err(self.refuse(Refusal::AnsweredOtherwise)),
             Acquired::Dead => Err(self.refuse(Refusal::Dead)),
             Acquired::FlowCancelled => Err(self.refuse(Refusal::Cancelled)),
-            Acquired::StillRunning => Err(FlowError::retry("an equal request is still being worked on").into()),
+            Acquired::StillRunning => {
+                self.core.limit_reached(Limit::Wait);
+                Err(FlowError::retry("an equal request is still being worked on").into())
+            }
             Acquired::Cancelled => Err(Stop::cancelled()),
         }
     }

@@ -9,13 +9,18 @@ use rmcp::{
 use super::Leg;
 use crate::{
     server::{
-        engine::{core::Core, elsewhere::Decisions, exchange::Exchange, frame::Frame},
+        engine::{
+            core::Core,
+            elsewhere::{Decisions, keys_elsewhere},
+            exchange::Exchange,
+            frame::Frame,
+        },
         policy::{
             elsewhere::{AskingElsewhere, PosedElsewhere, are_elsewhere, leave_elsewhere},
             error::FlowError,
         },
         seal::{
-            envelope::{Envelope, QuestionKind},
+            envelope::{AskedKey, Envelope},
             page,
         },
     },
@@ -40,17 +45,51 @@ impl Leg<'_> {
         sent: &mut InputResponses,
         context: &RequestContext<RoleServer>,
     ) {
-        let mut elsewhere = envelope.asked.iter().filter(|asked| asked.kind == QuestionKind::Elsewhere).peekable();
+        let mut elsewhere = keys_elsewhere(&envelope.asked).peekable();
         if elsewhere.peek().is_none() {
             return;
         }
         let decisions = context.extensions.get::<Decisions>().and_then(|decisions| decisions.of(envelope));
-        for asked in elsewhere {
-            match decisions.and_then(|decisions| decisions.get(&asked.key)) {
-                Some(answer) => sent.insert(asked.key.clone(), answer.clone()),
-                None => sent.remove(&asked.key),
+        for key in elsewhere {
+            match decisions.and_then(|decisions| decisions.get(key)) {
+                Some(answer) => sent.insert(key.to_owned(), answer.clone()),
+                None => sent.remove(key),
             };
         }
+    }
+
+    /// The decisions that this leg goes on with.
+    pub(super) fn decisions(&self, envelope: &Envelope, context: &RequestContext<RoleServer>) -> Option<Decisions> {
+        context.extensions.get::<Decisions>().filter(|decisions| decisions.of(envelope).is_some()).cloned()
+    }
+
+    /// Takes away the decisions that do not count, now that the round is claimed with the digest of all of them.
+    pub(super) fn leave_void(&self, sent: &mut InputResponses, decisions: Option<&Decisions>) {
+        if let Some(decisions) = decisions {
+            sent.retain(|key, _| !decisions.is_void(key));
+        }
+    }
+
+    /// Finds the decisions of this round that the handler did not take, because it asked something else than what was
+    /// shown. The people who made them are told before the reply is recorded, and the record of the flow says so.
+    pub(super) async fn tell_unlike(
+        &self,
+        asked: &[AskedKey],
+        decisions: Option<&Decisions>,
+        recorded: Option<&mut InputResponses>,
+        frame: &Frame,
+    ) {
+        let Some(decisions) = decisions else { return };
+        let is_unlike = |key: &&str| decisions.is_void(key) || frame.found_unlike(key);
+        let unlike: Vec<_> = keys_elsewhere(asked).filter(is_unlike).map(str::to_owned).collect();
+        if unlike.is_empty() {
+            return;
+        }
+        let answers = recorded.into_iter().flatten().filter(|(key, _)| unlike.contains(key));
+        for answer in answers.filter_map(|(_, answer)| answer.as_object_mut()) {
+            answer.insert("void".to_owned(), true.into());
+        }
+        decisions.tell_unlike(unlike).await;
     }
 
     /// Prepares the questions that are answered elsewhere: they have a round of their own, and say until when they wait and
@@ -74,13 +113,12 @@ impl Leg<'_> {
             posed.until = Some(until);
             last = last.max(until);
             self.fits(posed, frame)?;
-            let address = match (&posed.page, &asking.page) {
-                (Some(page), _) => {
+            let address = match &posed.page {
+                Some(page) => {
                     let question = (flow, round, key.clone());
                     page.replace("{name}", &page::name(&self.core.record_keys(), self.core.new_nonce(), &question))
                 }
-                (None, Some(base)) => format!("{}/{flow}/{}", base.trim_end_matches('/'), in_path(key)),
-                (None, None) => String::new(),
+                None => asking.address(flow, key).unwrap_or_default(),
             };
             show_at(request, address, format!("{flow}-{round}-{key}"));
         }
@@ -102,11 +140,4 @@ fn show_at(request: &mut InputRequest, address: String, id: String) {
     {
         (*url, *elicitation_id) = (address, id);
     }
-}
-
-/// A key as a segment of a path.
-fn in_path(key: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~');
-    let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    key.bytes().map(encoded).collect()
 }

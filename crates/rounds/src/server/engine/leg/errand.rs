@@ -1,6 +1,6 @@
 //! Legs whose handler waits on another instance: handing one over, and playing one that was handed over.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use rmcp::model::InputResponses;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +41,10 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let round = RoundId::UNKNOWN;
-    let (principal, known, identity, continued) = (None, false, Identity::None, false);
-    let mut leg = Leg { core, binding, principal, peer, over_http, round, known, identity, continued };
+    let (principal, known, identity, continued, status) = (None, false, Identity::None, false, None);
+    let (arrived, replays) = (core.measured_now(), AtomicBool::new(false));
+    let mut leg =
+        Leg { core, binding, principal, peer, over_http, round, known, identity, continued, status, arrived, replays };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {
@@ -78,6 +80,7 @@ impl Leg<'_> {
         leg_token: &CancellationToken,
     ) -> Result<X::Response, Stop> {
         self.event(&Station::Routed { to: owner.clone() });
+        self.note_replay();
         // Its time is that of the leg's arrival, and so is the deadline for whatever the leg waits for.
         let bid = self.bid(&envelope, &mut sent);
         let errand = Errand::new(self.binding.clone(), self.over_http, self.peer.capabilities, state, &sent);

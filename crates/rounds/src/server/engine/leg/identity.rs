@@ -29,7 +29,18 @@ use crate::{
 pub(super) enum Identity {
     None,
     Key,
+    /// The key cannot be used, and why. It is refused only if the call asks or can run effects.
     Refused(&'static str),
+}
+
+impl Identity {
+    /// Why the key cannot be used, if it cannot.
+    pub(super) fn refused(self) -> Option<&'static str> {
+        match self {
+            Self::Refused(why) => Some(why),
+            Self::None | Self::Key => None,
+        }
+    }
 }
 
 /// The longest key in bytes.
@@ -89,9 +100,6 @@ impl Leg<'_> {
         let onces = Effects::of(vec![], AnsweredRound { span, fence: claim.fence() });
         let view = self.view(handler, answers, Some(onces), None, false, &given);
         let frame = view.frame.clone();
-        if let Some(task) = given.1.extensions.get::<TaskLeg>() {
-            task.is_called_with(&frame);
-        }
         let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
         let (minted, concluded) = match concluded {
             Ok((minted, response)) => (minted, Ok(response)),
@@ -144,7 +152,7 @@ impl Leg<'_> {
             Ok(response) => Reply::encode(Ok(response)),
             Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
         };
-        let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
+        let reply = self.kept(reply);
         let change = match (&minted, &concluded) {
             (Some(minted), Ok(response)) => self.first_asked(minted, response, frame).map(Box::new),
             _ => None,
@@ -153,7 +161,7 @@ impl Leg<'_> {
             self.core.watch_register();
         }
         let (spill, spent) = match minted {
-            Some(Minted { span, spill, spent }) => {
+            Some(Minted { span, spill, spent, .. }) => {
                 let id = self.round.next().claim();
                 (spill.map(|state| Spill { id, keep: self.keep(span), state }), spent)
             }

@@ -25,8 +25,12 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
+    time::SystemTime,
 };
 
 use rmcp::{
@@ -46,8 +50,9 @@ use super::{
     exchange::{Exchange, Response},
     handlers::Handlers,
     journal::Journal,
-    link::Link,
+    link::{Link, StatusLine},
     stop::{Stop, not_spilled},
+    task::TaskLeg,
     view::RoundId,
 };
 use crate::{
@@ -114,6 +119,12 @@ struct Leg<'a> {
     identity: Identity,
     /// Whether the server plays it itself, so that the client need not be of the modern era.
     continued: bool,
+    /// Of a call that may become a task.
+    status: Option<StatusLine>,
+    /// When it arrived, if an observer measures.
+    arrived: Option<SystemTime>,
+    /// Whether it gets the reply of an equal leg.
+    replays: AtomicBool,
 }
 
 impl<'a> Leg<'a> {
@@ -134,6 +145,9 @@ impl<'a> Leg<'a> {
             known: false,
             identity: Identity::None,
             continued: core.elsewhere.is_some() && context.extensions.get::<Continued>().is_some(),
+            status: context.extensions.get::<StatusLine>().cloned(),
+            arrived: core.measured_now(),
+            replays: AtomicBool::new(false),
         }
     }
 
@@ -167,9 +181,9 @@ impl<'a> Leg<'a> {
         let depends_on_answers = opened.is_some() || !sent.is_empty();
         let played = match opened {
             None => match self.identity {
-                Identity::None => self.begin(&handlers.of(self.peer.era), given, sent).await,
+                // A plain call is not recorded under its key, so that it does not matter that the key cannot be used.
+                Identity::None | Identity::Refused(_) => self.begin(&handlers.of(self.peer.era), given, sent).await,
                 Identity::Key => self.begin_once(&handlers.of(self.peer.era), given, sent).await,
-                Identity::Refused(why) => Err(ErrorData::invalid_params(why, None).into()),
             },
             Some((opened, token)) => match self.opened(opened) {
                 Ok(envelope) => {
@@ -178,6 +192,11 @@ impl<'a> Leg<'a> {
                         Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                         None if envelope.resume.waits() => {
                             let (_, RequestContext { ct, peer, meta, extensions, .. }) = *given;
+                            if let Some((task, frame)) =
+                                extensions.get::<TaskLeg>().zip(self.core.frames.find(envelope.flow))
+                            {
+                                task.is_called_with(&frame);
+                            }
                             self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta, &extensions)), ct).await
                         }
                         None => self.go_on(handlers, given, envelope, sent).await,
@@ -186,20 +205,22 @@ impl<'a> Leg<'a> {
                 Err(stop) => Err(stop),
             },
         };
-        let (played, outcome) = match played {
+        let (played, outcome, ends_flow) = match played {
             Ok(mut response) => {
                 if depends_on_answers {
                     response.forbid_caching();
                 }
                 let outcome = response.outcome();
-                (Ok(response), outcome)
+                (Ok(response), outcome, outcome != Outcome::InputRequired)
             }
             Err(mut stop) => {
+                let ends_flow = self.ends_flow(&stop);
                 self.failed(&mut stop);
-                (Err(stop.error), stop.outcome)
+                (Err(stop.error), stop.outcome, ends_flow)
             }
         };
-        self.event(&Station::Ended(outcome));
+        let ends_flow = ends_flow && !self.replays.load(Ordering::Relaxed);
+        self.tell(&Station::Ended(outcome), ends_flow);
         (played, outcome)
     }
 
@@ -219,6 +240,10 @@ impl<'a> Leg<'a> {
         let (asked, response) = self.run(handler, given, view, None, deadline).await?;
         // An unknown round is free: a question whose token carries everything needs no record before its answer arrives.
         if let Some(minted) = asked {
+            if let Some(why) = self.identity.refused() {
+                frame.abort();
+                return Err(ErrorData::invalid_params(why, None).into());
+            }
             let change = self.first_asked(&minted, &response, &frame).map(Box::new);
             let Minted { span, spill, .. } = minted;
             let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
@@ -242,6 +267,7 @@ impl<'a> Leg<'a> {
         envelope: Box<Envelope>,
         mut sent: InputResponses,
     ) -> Result<X::Response, Stop> {
+        let decisions = self.decisions(&envelope, &given.1);
         let request = self.bid(&envelope, &mut sent);
         let (claim, spilled) = match self.claim(request, &envelope, &given.1.ct).await? {
             Won::Run { claim, spilled } => (claim, spilled),
@@ -256,7 +282,8 @@ impl<'a> Leg<'a> {
                 return Err(self.refuse(refusal));
             }
         };
-        let recorded_answers = self.recorded(&sent);
+        let mut recorded_answers = self.recorded(&sent);
+        self.leave_void(&mut sent, decisions.as_ref());
         let handler = &*handlers.of(self.peer.era);
         let view = match again {
             Again::Handler(kept, posed) => {
@@ -281,6 +308,7 @@ impl<'a> Leg<'a> {
         let running = self.core.registering.as_ref().map(|register| register.run(self.round.claim().flow, &frame));
         let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
         drop(running);
+        self.tell_unlike(&envelope.asked, decisions.as_ref(), recorded_answers.as_mut(), &frame).await;
         let recorded = self.record::<X>(claim, concluded, recorded_answers, &frame).await;
         if recorded.is_err() {
             // A handler that waits for the answer to what did not leave waits for nothing.
@@ -314,6 +342,13 @@ impl<'a> Leg<'a> {
             frame.abort();
         }
         recorded
+    }
+
+    /// Tells the call that it gets, or may get, the reply of an equal leg.
+    fn note_replay(&self) {
+        if let Some(status) = &self.status {
+            status.note_replay();
+        }
     }
 
     /// The answers, where the server keeps a register.
@@ -360,6 +395,13 @@ impl<'a> Leg<'a> {
         }
     }
 
+    /// Whether the flow is over after this error. A refused state is not the end of its flow, and a client that has a state
+    /// may send it again if its round stays open.
+    fn ends_flow(&self, stop: &Stop) -> bool {
+        let is_refused = stop.cause.is_none() && stop.error == Refusal::frozen();
+        !is_refused && (self.round.number == 0 || !stop.reopens())
+    }
+
     /// It is known of which round this leg is.
     fn of(&mut self, round: RoundId) {
         (self.round, self.known) = (round, true);
@@ -374,12 +416,18 @@ impl<'a> Leg<'a> {
     }
 
     fn event(&self, station: &Station) {
+        self.tell(station, false);
+    }
+
+    fn tell(&self, station: &Station, ends_flow: bool) {
         self.core.observe(&Event {
             flow: self.known.then_some(self.round.flow),
             round: self.round.number,
             method: self.binding.method,
             target: &self.binding.target,
             station,
+            elapsed: self.arrived.map(|arrived| self.core.clock.now().duration_since(arrived).unwrap_or_default()),
+            ends_flow,
         });
     }
 }

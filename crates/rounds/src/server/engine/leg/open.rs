@@ -49,7 +49,7 @@ pub(crate) fn refuse_unreadable(core: &Core, method: Method, params: Option<&Val
     let error = Refusal::frozen();
     let ended = Station::Ended(Outcome::Error { code: error.code.0 });
     for station in &[Station::Refused(Refusal::WrongType), ended] {
-        core.observe(&Event { flow, round, method, target, station });
+        core.observe(&Event { flow, round, method, target, station, elapsed: None, ends_flow: false });
     }
     error
 }

@@ -1,5 +1,7 @@
 //! Recording the reply of a leg, and replaying that of an equal one.
 
+use std::sync::atomic::Ordering;
+
 use rmcp::model::{InputRequests, InputRequiredResult, InputResponses};
 
 use super::{
@@ -16,7 +18,7 @@ use crate::{
             stop::{Stop, overtaken, unavailable},
         },
         ledger::{LedgerError, Spill},
-        policy::observe::Station,
+        policy::{measure::Limit, observe::Station},
         seal::{envelope::Envelope, refusal::Refusal, token},
     },
     shared::wire::EXPIRES_IN,
@@ -47,10 +49,10 @@ impl Leg<'_> {
             Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
             Ok(response) => Reply::encode(Ok(response)),
         };
-        let reply = reply.filter(|reply| reply.len() <= self.core.limits.reply_bytes);
+        let reply = self.kept(reply);
         let change = self.settled(&claim, &concluded, minted.as_ref(), answers.as_ref(), reply.as_deref(), frame);
         let (spill, spent) = match minted {
-            Some(Minted { span, spill, spent }) => {
+            Some(Minted { span, spill, spent, .. }) => {
                 let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
                 (spill, spent)
             }
@@ -73,12 +75,23 @@ impl Leg<'_> {
         }
     }
 
+    /// The reply as it is kept for equal legs: none if it is too large.
+    pub(super) fn kept(&self, reply: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let is_small = |reply: &Vec<u8>| reply.len() <= self.core.limits.reply_bytes;
+        if reply.as_ref().is_some_and(|reply| !is_small(reply)) {
+            self.core.limit_reached(Limit::ReplyBytes);
+        }
+        reply.filter(is_small)
+    }
+
     /// The reply of an equal leg. Its questions pass the gate again: this request may declare less.
     pub(super) fn replay<X: Exchange>(&self, reply: &[u8]) -> Result<X::Response, Stop> {
         let Some(response) = Reply::decode::<X::Response>(reply) else {
             return Err(self.refuse(Refusal::ReplyGone));
         };
+        self.replays.store(true, Ordering::Relaxed);
         self.event(&Station::Replayed);
+        self.note_replay();
         match response?.into_asks() {
             Err(complete) => Ok(complete),
             Ok(asks) => match self.peer.admit(asks.input_requests.as_ref().unwrap_or(&InputRequests::new())) {

@@ -1,6 +1,6 @@
 //! What a leg records of its flow in the register.
 
-use rmcp::model::InputResponses;
+use rmcp::model::{InputRequiredResult, InputResponses};
 
 use super::{Leg, seal::Minted};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
             frame::Frame,
             register::{
                 Recording, Registering,
-                details::{CallToWrite, FlowEffect, PartToWrite, elsewhere_of},
+                details::{CallToWrite, FlowEffect, PartToWrite, RecordedLeg, elsewhere_of},
             },
             reply::Reply,
             stop::Stop,
@@ -46,8 +46,13 @@ impl Leg<'_> {
         let arguments = frame.arguments.as_deref();
         let call = CallToWrite { flow: self.round.flow, method: self.binding.method, target, principal, arguments };
         let questions = response.asks().and_then(|asks| asks.input_requests.as_ref());
-        let elsewhere = elsewhere_of(questions);
-        self.write(&mut change, 0, &PartToWrite { call: Some(call), questions, elsewhere, ..PartToWrite::default() });
+        let part = PartToWrite {
+            call: Some(call),
+            questions,
+            elsewhere: elsewhere_of(questions),
+            ..self.part(register, Some(minted), response.asks(), frame)
+        };
+        self.write(&mut change, 0, part);
         Some(change)
     }
 
@@ -80,7 +85,8 @@ impl Leg<'_> {
             (Err(_), _) => (FlowStatus::Failed, FlowStation::Failed),
         };
         let mut change = recording.ended(now, status, station);
-        let mut part = PartToWrite { answers, effects: self.effects(frame), ..PartToWrite::default() };
+        let asks = concluded.as_ref().ok().and_then(Response::asks);
+        let mut part = PartToWrite { answers, ..self.part(register, minted, asks, frame) };
         match (concluded, minted) {
             (Ok(response), Some(minted)) => {
                 change.summary.round += 1;
@@ -98,12 +104,31 @@ impl Leg<'_> {
                 }
             }
         }
-        self.write(&mut change, self.round.number, &part);
+        self.write(&mut change, self.round.number, part);
         Some(Box::new(change))
     }
 
+    /// What every leg records: where it ran, what it ran, and what it sent.
+    fn part<'a>(
+        &self,
+        register: &'a Registering,
+        minted: Option<&Minted>,
+        asks: Option<&'a InputRequiredResult>,
+        frame: &Frame,
+    ) -> PartToWrite<'a> {
+        let token = asks.and_then(|asks| asks.request_state.as_ref()).map(String::len);
+        let spilled = minted.and_then(|minted| minted.spill.as_ref()).map(Vec::len);
+        let open = minted.map(|minted| minted.open.clone()).unwrap_or_default();
+        PartToWrite {
+            leg: Some(RecordedLeg { instance: &register.instance, handler: frame.part(), token, spilled }),
+            effects: self.effects(frame),
+            journal: frame.journal().map(|journal| journal.added(open)),
+            ..PartToWrite::default()
+        }
+    }
+
     fn effects(&self, frame: &Frame) -> Vec<FlowEffect> {
-        let names = frame.onces.get().map(Effects::claimed_names).unwrap_or_default();
+        let names = frame.onces.get().map(Effects::ran_names).unwrap_or_default();
         let key = |name: &str| format!("{:?}", Digest::of_effect(self.round.flow, name));
         names.into_iter().map(|name| FlowEffect::new(name.clone(), key(&name))).collect()
     }
@@ -158,8 +183,8 @@ impl Leg<'_> {
         }
     }
 
-    fn write(&self, change: &mut FlowChange, number: u32, part: &PartToWrite<'_>) {
-        let plaintext = part.to_bytes(self.core.limits.record_bytes);
+    fn write(&self, change: &mut FlowChange, number: u32, mut part: PartToWrite<'_>) {
+        let plaintext = part.fit(self.core.limits.record_bytes);
         change.part = Some(self.core.sealed_part(change.summary.id, number, plaintext));
     }
 }

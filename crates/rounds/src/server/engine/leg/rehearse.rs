@@ -8,7 +8,7 @@ use super::{Leg, run::call};
 use crate::server::engine::{
     core::Core,
     exchange::Exchange,
-    frame::{Driver, Step},
+    frame::{Driver, FrameStep},
     journal::{Fault, Journal},
     view::RoundId,
 };
@@ -42,5 +42,5 @@ pub(crate) async fn rehearse<X: Exchange, H: ServerHandler>(
 #[cfg(feature = "test")]
 pub(crate) struct Rehearsed {
     pub(crate) fault: Option<Fault>,
-    pub(crate) step: Step,
+    pub(crate) step: FrameStep,
 }

@@ -14,10 +14,12 @@ use crate::{
             claim::{ClaimGuard, Lease},
             effects::Effects,
             exchange::{Exchange, Response},
-            frame::{Call, Driver, Frame, Handler, Listener, Resumption, Step},
+            frame::{Driver, Frame, FrameCall, FrameStep, Handler, Listener, Resumption},
             legacy::shim,
             link::Link,
+            register::details::HandlerPart,
             stand_in::StandIn,
+            task::TaskLeg,
             view::View,
             weight,
         },
@@ -29,7 +31,7 @@ use crate::{
 
 /// How the handler's part of a leg ended.
 pub(super) enum Ran {
-    Stepped(Step),
+    Stepped(FrameStep),
     /// The client is gone, and no equal leg waits.
     Cancelled,
     /// Another instance took the round over.
@@ -51,11 +53,14 @@ impl Leg<'_> {
         let (arguments, principal, caller) = (request.arguments(), *principal, self.principal.clone());
         // The state of the handler goes with its view, as the context does.
         let context_bytes = weight::of_context(context) + state.as_ref().map_or(0, String::len);
-        let call = Call { method: *method, target, arguments, principal, caller, context_bytes, answers, onces };
+        let call = FrameCall { method: *method, target, arguments, principal, caller, context_bytes, answers, onces };
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
-        View::new(self.round, peer, state, solicited, handler.clone(), frame)
+        if let Some(task) = context.extensions.get::<TaskLeg>() {
+            task.is_called_with(&frame);
+        }
+        View::new(self.round, peer, state, solicited, handler.clone(), frame, self.identity.refused())
     }
 
     /// Runs the handler from the top, until it ends or asks.
@@ -116,6 +121,7 @@ impl Leg<'_> {
         let frame = self.core.frames.find(self.round.flow)?;
         let mut driver = *frame.resume(self.round.number).await?;
         self.event(&Station::Resumed);
+        frame.took(HandlerPart::Continued);
         driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer, leg: leg_token });
         let concluded = self.drive::<X>(driver, &frame, Some(claim), deadline).await;
         Some((frame, concluded))
@@ -130,7 +136,7 @@ impl Leg<'_> {
         deadline: Timestamp,
     ) -> Concluded<X::Response> {
         let ran = self.hold(claim, &mut driver).await;
-        let asked = matches!(ran, Ran::Stepped(Step::Asked(_)));
+        let asked = matches!(ran, Ran::Stepped(FrameStep::Asked(_)));
         // What a durable handler has been through travels with the client: the next leg goes through it again, on any
         // instance.
         if !asked || frame.journal().is_some() {

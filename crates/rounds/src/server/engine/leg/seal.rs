@@ -14,7 +14,7 @@ use crate::{
         engine::{
             effects::Effects,
             exchange::{Exchange, Response},
-            frame::{Ending, Frame, Step, Times},
+            frame::{Ending, Frame, FrameStep, Times},
             journal::Fault,
             stop::{Stop, overtaken},
         },
@@ -25,7 +25,8 @@ use crate::{
         },
         seal::{
             Format,
-            envelope::{Binding, Envelope, Kept, Resume, Span},
+            envelope::{Binding, Envelope, HandlerRecord, Resume, Span},
+            journal::WaitingQuestion,
             refusal::Refusal,
             token,
         },
@@ -40,6 +41,8 @@ pub(super) struct Minted {
     pub(super) spill: Option<Vec<u8>>,
     /// The effects that it carries the values of, of those that this leg has claimed.
     pub(super) spent: Vec<ClaimId>,
+    /// The open questions of a durable handler, for the record of its journal.
+    pub(super) open: Vec<WaitingQuestion>,
 }
 
 /// What a leg comes to: its response, and what there is to know of the token in it, if it asks.
@@ -60,18 +63,21 @@ impl Leg<'_> {
             }
             return Err(FlowError::from(fault).into());
         }
+        let mut open = vec![];
         let (asks, resume, times) = match step {
-            Step::Ended(Ending::Panicked) => return Err(Stop::panicked()),
-            Step::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
-            Step::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
-            Step::Ended(Ending::Returned(Err(Failure { meaning: meaning @ Meaning::Unreadable, cause, .. }))) => {
+            FrameStep::Ended(Ending::Panicked) => return Err(Stop::panicked()),
+            FrameStep::Ended(Ending::Expired) => return Ok((None, X::Response::failed(FlowError::DeadlinePassed)?)),
+            FrameStep::Ended(Ending::Aborted) => return Err(self.refuse(Refusal::FrameGone)),
+            FrameStep::Ended(Ending::Returned(Err(Failure {
+                meaning: meaning @ Meaning::Unreadable, cause, ..
+            }))) => {
                 // One that can read its state, as after a rollback, may still go on.
                 return Err(Stop { meaning, cause, ..self.refuse(Refusal::HandlerState) });
             }
-            Step::Ended(Ending::Returned(Err(Failure { meaning: Meaning::InWords, error, .. }))) => {
+            FrameStep::Ended(Ending::Returned(Err(Failure { meaning: Meaning::InWords, error, .. }))) => {
                 return Ok((None, X::Response::in_words(error)?));
             }
-            Step::Ended(Ending::Returned(returned)) => {
+            FrameStep::Ended(Ending::Returned(returned)) => {
                 let asks = match X::Response::from_result(*returned?).map(Response::into_asks) {
                     Some(Ok(asks)) => asks,
                     Some(Err(complete)) => return Ok((None, complete)),
@@ -79,13 +85,16 @@ impl Leg<'_> {
                 };
                 (asks, None, Times::of_round(self.core.lifetimes.round(&self.binding.target)))
             }
-            Step::Asked(round) => {
+            FrameStep::Asked(round) => {
                 let asks = order::asks(round.requests, round.order);
                 let resume = journal.map_or_else(
                     || self.core.frame_here(),
                     |journal| {
                         if self.core.format == Format::Previous {
                             self.core.texts.keep(&round.waiting);
+                        }
+                        if self.core.registering.is_some() {
+                            open.clone_from(&round.waiting);
                         }
                         Resume::of_journal(journal.pages(round.waiting), self.core.format)
                     },
@@ -94,8 +103,11 @@ impl Leg<'_> {
             }
         };
         match self.seal(asks, resume, times, frame, deadline) {
-            Ok((minted, asks)) => Ok((Some(minted), asks.into())),
-            Err(error) => Ok((None, X::Response::failed(error)?)),
+            Ok((minted, asks)) => Ok((Some(Minted { open, ..minted }), asks.into())),
+            Err(error) => {
+                self.core.note_limit(&error);
+                Ok((None, X::Response::failed(error)?))
+            }
         }
     }
 
@@ -152,7 +164,7 @@ impl Leg<'_> {
                 let answers = frame.answers();
                 let settled = answers.settled(&asked);
                 let onces = frame.onces.get().map(Effects::recorded).unwrap_or_default();
-                Resume::of(Kept { settled, onces, state: kept }, answers.posing())
+                Resume::of(HandlerRecord { settled, onces, state: kept }, answers.posing())
             }),
             asked,
         };
@@ -171,7 +183,7 @@ impl Leg<'_> {
         }
         asks.input_requests = (!requests.is_empty()).then_some(requests);
         asks.request_state = Some(state);
-        Ok((Minted { span, spill, spent }, asks))
+        Ok((Minted { span, spill, spent, open: vec![] }, asks))
     }
 
     /// The times of a round that waits for a decision: the flow lasts as long, and a while longer to go on with it.

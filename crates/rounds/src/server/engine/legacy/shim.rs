@@ -23,6 +23,7 @@ use crate::{
             elsewhere::{are_elsewhere, leave_elsewhere},
             error::FlowError,
             gate::kind_of,
+            measure::Limit,
             observe::Station,
         },
         seal::envelope::QuestionKind,
@@ -69,6 +70,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         let (max_rounds, timeout) =
             frame.legacy().pushes().unwrap_or_else(|| (frame.core.limits.rounds, frame.round_lifetime()));
         if view.round.number >= max_rounds {
+            frame.core.limit_reached(Limit::Rounds);
             return Ok(X::Response::failed(FlowError::TooManyRounds { limit: max_rounds })?);
         }
         let keys = order::keys(&asks);
@@ -88,7 +90,7 @@ pub(crate) async fn call<X: Exchange, H: ServerHandler>(
         frame.onces.called_again();
         let round = view.round.next();
         let (peer, server) = (view.peer, view.server.clone());
-        view = View::new(round, peer, asks.request_state, true, server, frame.clone());
+        view = View::new(round, peer, asks.request_state, true, server, frame.clone(), None);
     }
 }
 
@@ -147,6 +149,7 @@ async fn push(
     }
     let limit = view.frame.core.limits.questions;
     if requests.len() > limit {
+        view.frame.core.limit_reached(Limit::Questions);
         return Err(FlowError::TooManyQuestions { asks: requests.len(), limit });
     }
     if let Some(key) = requests.keys().find(|key| view.frame.answers().clashes(key)) {

@@ -1,13 +1,18 @@
 //! What the sealed parts of a record say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rmcp::model::{InputRequests, InputResponses};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::journal::{FlowJournal, Missing, NoJournal};
 use crate::{
-    server::{ledger::register::FlowRecord, policy::elsewhere::PosedElsewhere, seal::FlowId},
+    server::{
+        ledger::register::FlowRecord,
+        policy::elsewhere::PosedElsewhere,
+        seal::{FlowId, journal::Pages},
+    },
     shared::kind::Method,
 };
 
@@ -16,6 +21,8 @@ use crate::{
 pub(crate) struct PartToWrite<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<CallToWrite<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leg: Option<RecordedLeg<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) answers: Option<&'a InputResponses>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -29,6 +36,9 @@ pub(crate) struct PartToWrite<'a> {
     pub(crate) result: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<&'a str>,
+    /// What the leg added to the journal of a durable handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) journal: Option<Pages>,
     /// The size of what was left out because it is too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) omitted: Option<usize>,
@@ -46,6 +56,31 @@ pub(crate) struct CallToWrite<'a> {
     pub(crate) arguments: Option<&'a str>,
 }
 
+/// The leg that wrote a part.
+#[derive(Serialize, Deserialize, Clone)]
+pub(crate) struct RecordedLeg<T> {
+    pub(crate) instance: T,
+    pub(crate) handler: HandlerPart,
+    /// The length of the token that it sent, and the size of what the token could not carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spilled: Option<usize>,
+}
+
+/// What a leg did with the handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum HandlerPart {
+    /// It ran the handler from its beginning.
+    Ran,
+    /// It continued the handler where it waited.
+    Continued,
+    /// It did not run the handler: a question that the handler declares came first, or has ended the call.
+    Withheld,
+}
+
 /// The questions that are answered elsewhere among these, by their keys.
 pub(crate) fn elsewhere_of(requests: Option<&InputRequests>) -> BTreeMap<&str, &PosedElsewhere> {
     let requests = requests.into_iter().flatten();
@@ -54,20 +89,25 @@ pub(crate) fn elsewhere_of(requests: Option<&InputRequests>) -> BTreeMap<&str, &
 
 impl PartToWrite<'_> {
     /// The part in bytes. What is larger than the limit is left out, and the part says so.
-    pub(crate) fn to_bytes(&self, limit: usize) -> Vec<u8> {
+    pub(crate) fn fit(&mut self, limit: usize) -> Vec<u8> {
         let write = |part: &Self| serde_json::to_vec(part).expect("a part has no type that JSON cannot write");
-        let whole = write(self);
+        let mut whole = write(self);
+        // The journal goes first: everything else says what happened.
+        if whole.len() > limit && self.journal.take().is_some() {
+            whole = write(self);
+        }
         if whole.len() <= limit {
             return whole;
         }
         let omitted = Some(whole.len());
+        let leg = self.leg.clone();
         if !self.elsewhere.is_empty() {
             // A question that has to be shown is kept with what it is about. It was measured before it was asked.
             let (call, questions, elsewhere) = (self.call.clone(), self.questions, self.elsewhere.clone());
-            return write(&PartToWrite { call, questions, elsewhere, omitted, ..PartToWrite::default() });
+            return write(&PartToWrite { call, leg, questions, elsewhere, omitted, ..PartToWrite::default() });
         }
         let call = self.call.clone().map(|call| CallToWrite { arguments: None, ..call });
-        PartToWrite { call, omitted, ..PartToWrite::default() }.short(limit)
+        PartToWrite { call, leg, omitted, ..PartToWrite::default() }.short(limit)
     }
 
     /// The same without the call's texts if even they are too large.
@@ -88,12 +128,14 @@ impl PartToWrite<'_> {
 #[derive(Default)]
 struct PartToRead {
     call: Option<CallToRead>,
+    leg: Option<RecordedLeg<String>>,
     answers: Option<Value>,
     effects: Vec<FlowEffect>,
     questions: Option<Value>,
     elsewhere: BTreeMap<String, PosedElsewhere>,
     result: Option<String>,
     error: Option<String>,
+    journal: Option<Pages>,
     omitted: Option<usize>,
 }
 
@@ -124,10 +166,33 @@ pub struct FlowDetails {
     pub arguments: Option<Value>,
     /// The questions of each round, with their answers.
     pub rounds: Vec<FlowRound>,
+    /// The legs that have replied, in their order.
+    pub legs: Vec<FlowLeg>,
     /// The result, if the flow has ended with one.
     pub result: Option<Value>,
     /// The error of the protocol, if the flow has ended with one.
     pub error: Option<Value>,
+    #[serde(skip)]
+    journal: Result<FlowJournal, Missing>,
+}
+
+/// One leg of a flow that has replied: with questions, a result or an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FlowLeg {
+    /// The number of the leg, counted from one. Leg *n* + 1 answers round *n*.
+    pub number: u32,
+    /// The name of the instance that ran it.
+    pub instance: String,
+    /// What it did with the handler.
+    pub handler: HandlerPart,
+    /// The length of the token that it sent with its questions.
+    pub token_bytes: Option<usize>,
+    /// The size of the state that the token could not carry, which is in the ledger.
+    pub spilled_bytes: Option<usize>,
+    /// The effects that it ran.
+    pub effects: Vec<FlowEffect>,
 }
 
 /// One round of a flow.
@@ -179,11 +244,27 @@ impl FlowDetails {
             principal: None,
             arguments: None,
             rounds: Vec::new(),
+            legs: Vec::new(),
             result: None,
             error: None,
+            journal: Err(Missing::default()),
         };
-        for (number, bytes) in parts {
-            let part: PartToRead = serde_json::from_slice(&bytes).ok()?;
+        let mut known = BTreeSet::new();
+        for (place, (number, bytes)) in parts.enumerate() {
+            let mut part: PartToRead = serde_json::from_slice(&bytes).ok()?;
+            // A handler that waits brings the effects of its earlier legs with it.
+            part.effects.retain(|effect| known.insert(effect.key.clone()));
+            details.journal = FlowJournal::with(details.journal, part.journal, place as u32 == number);
+            if let Some(RecordedLeg { instance, handler, token, spilled }) = part.leg {
+                details.legs.push(FlowLeg {
+                    number: number + 1,
+                    instance,
+                    handler,
+                    token_bytes: token,
+                    spilled_bytes: spilled,
+                    effects: part.effects.clone(),
+                });
+            }
             if let Some(call) = part.call {
                 // A row whose plain columns were exchanged for those of another is not shown as if it were right.
                 let is_it = call.flow.in_ledger() == record.summary.id && call.method == record.summary.method;
@@ -206,6 +287,15 @@ impl FlowDetails {
             }
         }
         Some(details)
+    }
+
+    /// The journal of a durable handler, as far as its legs have replied.
+    ///
+    /// # Errors
+    ///
+    /// [`NoJournal`] if the handler has none, or the record does not have the whole of it.
+    pub fn journal(&self) -> Result<&FlowJournal, NoJournal> {
+        self.journal.as_ref().map_err(|missing| missing.why())
     }
 
     fn round(&mut self, number: u32) -> &mut FlowRound {

@@ -1,6 +1,7 @@
 //! The engine's side of the register: what a leg records of its flow, and how a cancelled flow ends here.
 
 pub(crate) mod details;
+pub(crate) mod journal;
 mod recording;
 mod watch;
 
@@ -51,9 +52,9 @@ impl Registering {
     }
 
     /// Lets a cancellation reach this handler until the result is dropped.
-    pub(super) fn run<'a>(&'a self, flow: FlowId, frame: &Arc<Frame>) -> Running<'a> {
+    pub(super) fn run<'a>(&'a self, flow: FlowId, frame: &Arc<Frame>) -> RunningFlow<'a> {
         self.running().insert(flow, Arc::downgrade(frame));
-        Running { register: self, flow }
+        RunningFlow { register: self, flow }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<FlowId, Weak<Frame>>> {
@@ -62,12 +63,12 @@ impl Registering {
 }
 
 /// A leg that runs the handler of a recorded flow.
-pub(super) struct Running<'a> {
+pub(super) struct RunningFlow<'a> {
     register: &'a Registering,
     flow: FlowId,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningFlow<'_> {
     fn drop(&mut self) {
         self.register.running().remove(&self.flow);
     }

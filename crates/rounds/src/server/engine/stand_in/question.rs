@@ -24,7 +24,7 @@ use crate::{
             answer::Received,
             frame::{Frame, OpenQuestion, Opened},
         },
-        policy::{error::FlowError, gate},
+        policy::{error::FlowError, gate, measure::Limit},
         seal::envelope::QuestionKind,
     },
     shared::check::{Fields, InvalidAnswer},
@@ -97,7 +97,11 @@ impl PeerQuestions {
     /// One round can ask no more than its limit, and what cannot be asked need not be kept.
     fn admit(&self) -> Result<(), FlowError> {
         let (asks, limit) = (self.open.len() + 1, self.frame.core.limits.questions);
-        if asks > limit { Err(FlowError::TooManyQuestions { asks, limit }) } else { Ok(()) }
+        if asks <= limit {
+            return Ok(());
+        }
+        self.frame.core.limit_reached(Limit::Questions);
+        Err(FlowError::TooManyQuestions { asks, limit })
     }
 
     /// The responses to those that are answered or cannot be asked.

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     Rounds,
     server::{
-        engine::frame::Call,
+        engine::frame::FrameCall,
         policy::gate::{self, Era},
         seal::{FlowId, envelope::Method},
     },
@@ -60,7 +60,7 @@ impl Stage {
         let real = serve_directly(Nobody, Gate(Held::default()), None);
         let mut context = RequestContext::new(NumberOrString::Number(1), real.peer().clone());
         let rounds = Rounds::new(Nobody);
-        let call = Call {
+        let call = FrameCall {
             method: Method::Tool,
             target: "tool",
             arguments: None,
