@@ -4,7 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+#[cfg(feature = "cable")]
+mod cable;
 mod fleet;
+mod fuzz;
 #[cfg(feature = "http")]
 mod http;
 mod log;
@@ -16,7 +19,10 @@ mod relay;
 mod stage;
 mod tool;
 
+#[cfg(feature = "cable")]
+pub use cable::Cable;
 pub use fleet::Fleet;
+pub use fuzz::fuzz;
 #[cfg(feature = "http")]
 pub use http::{http_client, install_crypto};
 pub use log::Log;

@@ -3,6 +3,8 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::SocketAddr,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -170,6 +172,28 @@ impl Postgres {
         self.end_keeper();
     }
 
+    /// Stops all its processes: it still accepts connections and requests, but does not answer.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+        run(Command::new("pkill").args(["-STOP", "-P"]).arg(self.pid().expect("postgres runs").to_string()));
+    }
+
+    /// Lets it work again after [`pause`](Self::pause).
+    pub fn go_on(&self) {
+        run(Command::new("pkill").args(["-CONT", "-P"]).arg(self.pid().expect("postgres runs").to_string()));
+        self.signal("-CONT");
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join(".s.PGSQL.5432")
+    }
+
+    /// The URL of a database at the end of a cable, which listens at this address.
+    pub fn url_at(address: SocketAddr, database: &str) -> String {
+        format!("postgres://{USER}@{address}/{database}?sslmode=disable")
+    }
+
     /// Stops the main process: no new connection is answered.
     pub fn signal(&self, signal: &str) {
         let process = self.pid().expect("postgres runs").to_string();
@@ -209,6 +233,17 @@ impl Postgres {
             .unwrap();
         assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// A session that has run a statement, and lasts until its standard input is closed.
+    pub fn hold(&self, url: &str, statement: &str) -> Child {
+        let mut psql = self.client("psql");
+        psql.args(["-XAtq", "-d", name_of(url)]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut session = psql.spawn().unwrap();
+        writeln!(session.stdin.as_mut().unwrap(), "{statement};\n\\echo held").unwrap();
+        let said = BufReader::new(session.stdout.as_mut().unwrap());
+        assert!(said.lines().any(|line| line.unwrap() == "held"), "{statement}: {}", self.log());
+        session
     }
 
     /// Everything in a database, as text.

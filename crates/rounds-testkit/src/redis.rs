@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{Read as _, Write as _},
+    net::TcpListener,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -41,6 +42,39 @@ impl Redis {
         redis
     }
 
+    /// A primary and its replica, which has everything that the primary has so far.
+    pub async fn with_replica(settings: &[&str]) -> [Self; 2] {
+        let ports = [free_port(), free_port()];
+        let pair = [0, 1].map(|at: usize| {
+            let own = ["--port", &ports[at], "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"];
+            Self::with(&[&own, settings].concat())
+        });
+        let _: String = pair[1].ask("REPLICAOF 127.0.0.1", &[ports[0].as_bytes()]).await;
+        pair[1].until_replicating().await;
+        pair
+    }
+
+    /// Waits until this replica is connected to its primary.
+    pub async fn until_replicating(&self) {
+        self.until("master_link_status:up").await;
+    }
+
+    /// Makes a replica of this primary the primary, without the loss of a write. This one becomes its replica.
+    pub async fn fail_over(&self, to: &Self) {
+        to.until_replicating().await;
+        let _: String = self.ask("FAILOVER TIMEOUT 5000", &[]).await;
+        to.until("role:master").await;
+        self.until("role:slave").await;
+    }
+
+    async fn until(&self, replication: &str) {
+        let began = Instant::now();
+        while !self.ask::<String>("INFO replication", &[]).await.contains(replication) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{replication} takes too long");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Where it listens.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(SOCKET)
@@ -71,6 +105,12 @@ impl Redis {
             assert!(!gone, "redis-server does not answer: {}", std::fs::read_to_string(log).unwrap());
             sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Starts it again at the same address, with other settings and an empty database.
+    pub fn start_again_with(&mut self, settings: &[String]) {
+        self.settings = settings.to_vec();
+        self.start_again();
     }
 
     /// Kills it. What it held is lost.
@@ -148,6 +188,11 @@ impl Drop for Redis {
         self.stop();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// A port on which nothing listens.
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
 fn answers(socket: &Path) -> bool {
