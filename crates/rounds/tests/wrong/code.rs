@@ -147,6 +147,49 @@ mod wrong {
     }
 }
 
+#[cfg(wrong = "asked_without_a_question")]
+mod wrong {
+    use rmcp::{tool, tool_router};
+    use rounds::Asked;
+
+    use super::*;
+
+    #[tool_router]
+    impl Shop {
+        #[tool(description = "Book a trip")]
+        async fn book(&self, Asked(trip): Asked<Trip>) -> Result<String, FlowError> {
+            Ok(trip.to)
+        }
+    }
+}
+
+#[cfg(wrong = "question_of_another_server")]
+mod wrong {
+    use rmcp::{ErrorData, RoleServer, service::RequestContext};
+    use rounds::{
+        Asked,
+        asked::{DeclaredQuestion, Question},
+    };
+
+    use super::*;
+
+    struct Bank;
+
+    impl Question for Trip {
+        type Server = Bank;
+        type On = ();
+
+        fn ask(_bank: &Bank, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+            Ok(DeclaredQuestion::form("Where to?"))
+        }
+    }
+
+    fn read(shop: &Shop, context: &RequestContext<RoleServer>) -> Result<String, ErrorData> {
+        let Asked(trip) = Asked::<Trip>::from_context(shop, context)?;
+        Ok(trip.to)
+    }
+}
+
 #[cfg(wrong = "durable_in_a_router")]
 mod wrong {
     use rmcp::{tool, tool_router};
@@ -241,5 +284,21 @@ mod wrong {
 
     fn router() -> ToolRouter<Shop> {
         ToolRouter::new().with_route(durable("book", "Book a trip", book))
+    }
+}
+
+#[cfg(wrong = "router")]
+mod wrong {
+    use rmcp::handler::server::router::Router;
+    use rounds::Rounds;
+
+    use super::*;
+
+    struct Handler;
+
+    impl ServerHandler for Handler {}
+
+    fn server(router: Router<Handler>) -> Rounds<Router<Handler>> {
+        Rounds::new(router)
     }
 }

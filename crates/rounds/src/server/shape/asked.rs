@@ -24,22 +24,26 @@ use crate::{
 #[doc = include_str!("docs/asked.md")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "handlers destructure it in their arguments, like rmcp's `Parameters`")]
-pub struct Asked<T>(pub T);
+pub struct Asked<T: QuestionSet>(pub T);
 
-/// A question that a server `S` can ask before a handler runs. See [`Asked`] for an example of each kind.
+/// A question that a server can ask before a handler runs. See [`Asked`] for an example of each kind.
 ///
-/// It is implemented for every type with a fixed [message](FixedQuestion), for an [`Answer`] of any question, which
-/// returns a refusal as a value, and for tuples of two to four questions, which are asked in one round.
+/// It is implemented for every type with a fixed [message](FixedQuestion), and for an [`Answer`] of any question, which
+/// returns a refusal as a value.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a question that this server can ask",
-    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question<YourServer> for {Self}` if the \
-            question depends on the call"
+    message = "`{Self}` is not a question",
+    label = "this type has no question yet",
+    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question for {Self}` if the question \
+            depends on the call"
 )]
-pub trait Question<S>: Sized {
+pub trait Question: Sized {
+    /// The server that can ask it, or `dyn` [`AnyServer`] if it does not depend on the server.
+    type Server: ?Sized;
+
     /// What the question depends on: `()` for nothing; [`Parameters`] for the arguments of the call; [`Asked`] for the
     /// answer to another question, which is asked in an earlier round; `Option<Principal>` for the caller, or
     /// [`Principal`], without which the call fails with [`FlowError::NoPrincipal`]; or a tuple of these.
-    type On: QuestionInput<S>;
+    type On: QuestionInput<Self::Server>;
 
     /// The question, or the value itself if there is nothing to ask.
     ///
@@ -49,7 +53,7 @@ pub trait Question<S>: Sized {
     /// # Errors
     ///
     /// An error that ends the call. [`FlowError::failed`] becomes a tool error with that text.
-    fn ask(server: &S, on: Self::On) -> Result<DeclaredQuestion<Self>, FlowError>;
+    fn ask(server: &Self::Server, on: Self::On) -> Result<DeclaredQuestion<Self>, FlowError>;
 }
 
 /// A question whose message is always the same.
@@ -58,47 +62,114 @@ pub trait FixedQuestion: FormType {
     const MESSAGE: &'static str;
 }
 
-impl<S, T: FixedQuestion> Question<S> for T {
+/// Any server at all, as `dyn AnyServer`: the [`Question::Server`] of a question that every server can ask.
+pub trait AnyServer {}
+
+impl<S> AnyServer for S {}
+
+#[diagnostic::do_not_recommend]
+impl<T: FixedQuestion> Question for T {
+    type Server = dyn AnyServer;
     type On = ();
 
-    fn ask(_server: &S, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+    fn ask(_server: &Self::Server, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
         Ok(DeclaredQuestion::form(T::MESSAGE))
     }
 }
 
-impl<S, T: Question<S> + 'static> Question<S> for Answer<T> {
+impl<T: Question + 'static> Question for Answer<T> {
+    type Server = T::Server;
     type On = T::On;
 
-    fn ask(server: &S, on: T::On) -> Result<DeclaredQuestion<Self>, FlowError> {
+    fn ask(server: &T::Server, on: T::On) -> Result<DeclaredQuestion<Self>, FlowError> {
         T::ask(server, on).map(DeclaredQuestion::answered)
     }
 }
 
+/// What an [`Asked`] can ask for: a [`Question`], or a tuple of two to four, which are asked in one round.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a question",
+    label = "this type has no question yet",
+    note = "write `impl rounds::asked::FixedQuestion for {Self}` with its message, or `impl rounds::asked::Question for {Self}` if the question \
+            depends on the call"
+)]
+pub trait QuestionSet: sealed::Set + Sized {}
+
+impl<T: Question> sealed::Set for T {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Question> QuestionSet for T {}
+
+/// [`QuestionSet`] that a server `S` can ask.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a question that `{S}` can ask",
+    note = "`type Server` of its `Question` is another server: make it `{S}`, or `dyn AnyServer` if it does not depend on the server"
+)]
+pub trait AskedBy<S: ?Sized>: QuestionSet {
+    #[doc(hidden)]
+    #[expect(private_interfaces, reason = "no other crate can name the collector, so none can implement the trait")]
+    fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError>;
+}
+
+#[diagnostic::do_not_recommend]
+#[expect(private_interfaces, reason = "no other crate can name the collector")]
+impl<S: AsServer<T::Server> + ?Sized, T: Question> AskedBy<S> for T {
+    fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
+        let server = server.as_server();
+        let Some(on) = T::On::find(server, collector)? else { return Ok(None) };
+        collector.settle(T::ask(server, on)?)
+    }
+}
+
+/// A server as the type that a question is written for.
+pub trait AsServer<Q: ?Sized> {
+    #[doc(hidden)]
+    fn as_server(&self) -> &Q;
+}
+
+impl<S> AsServer<Self> for S {
+    fn as_server(&self) -> &Self {
+        self
+    }
+}
+
+impl<S: 'static> AsServer<dyn AnyServer> for S {
+    fn as_server(&self) -> &(dyn AnyServer + 'static) {
+        self
+    }
+}
+
+impl AsServer<Self> for dyn AnyServer {
+    fn as_server(&self) -> &Self {
+        self
+    }
+}
+
 /// An input that a question may depend on.
-pub trait QuestionInput<S>: sealed::Sealed + Sized {
+pub trait QuestionInput<S: ?Sized>: sealed::Sealed + Sized {
     #[doc(hidden)]
     #[expect(private_interfaces, reason = "the trait is sealed")]
-    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError>;
+    fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError>;
 }
 
 mod sealed {
     pub trait Sealed {}
+
+    pub trait Set {}
 }
 
 /// Collects the declared questions of one leg.
-pub(crate) struct QuestionCollector<'a, S> {
-    server: &'a S,
+pub(crate) struct QuestionCollector<'a> {
     view: &'a View,
     requests: InputRequests,
     /// The keys of the requests, in the order of asking.
     keys: Vec<String>,
 }
 
-impl<S> QuestionCollector<'_, S> {
-    /// The value of a question, or none if the question, or one that it depends on, has to be asked first.
-    fn value<T: Question<S>>(&mut self) -> Result<Option<T>, FlowError> {
-        let Some(on) = T::On::find(self)? else { return Ok(None) };
-        match T::ask(self.server, on)?.settle(self.view, true)? {
+impl QuestionCollector<'_> {
+    /// The value of a question, or none if it has to be asked first.
+    fn settle<T>(&mut self, question: DeclaredQuestion<T>) -> Result<Option<T>, FlowError> {
+        match question.settle(self.view, true)? {
             SettledQuestion::Value(value) => Ok(Some(value)),
             SettledQuestion::Asks(key, request) => match self.requests.get(&key) {
                 // Two questions may depend on the same question.
@@ -114,7 +185,7 @@ impl<S> QuestionCollector<'_, S> {
     }
 }
 
-impl<T> Asked<T> {
+impl<T: QuestionSet> Asked<T> {
     /// The answer to a declared question, for handlers that are not written with rmcp's macros, such as those of
     /// resources. Take it before anything else, and return its error with `?`: if the question has to be asked first,
     /// that error asks it.
@@ -124,11 +195,11 @@ impl<T> Asked<T> {
     /// If there is no answer yet. Return the error unchanged.
     pub fn from_context<S>(server: &S, context: &RequestContext<RoleServer>) -> Result<Self, ErrorData>
     where
-        T: Question<S>,
+        T: AskedBy<S>,
     {
         let view = View::take(context, "Asked")?;
-        let mut collector = QuestionCollector { server, view: &view, requests: InputRequests::new(), keys: Vec::new() };
-        let declared = match collector.value() {
+        let mut collector = QuestionCollector { view: &view, requests: InputRequests::new(), keys: Vec::new() };
+        let declared = match T::find(server, &mut collector) {
             Ok(Some(value)) => return Ok(Self(value)),
             Ok(None) => {
                 let order = order::of_keys(collector.keys.iter().map(String::as_str));
@@ -144,13 +215,13 @@ impl<T> Asked<T> {
     }
 }
 
-impl<S, T: Question<S>> FromContextPart<ToolCallContext<'_, S>> for Asked<T> {
+impl<S, T: AskedBy<S>> FromContextPart<ToolCallContext<'_, S>> for Asked<T> {
     fn from_context_part(context: &mut ToolCallContext<'_, S>) -> Result<Self, ErrorData> {
         Self::from_context(context.service, &context.request_context)
     }
 }
 
-impl<S, T: Question<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
+impl<S, T: AskedBy<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
     fn from_context_part(context: &mut PromptContext<'_, S>) -> Result<Self, ErrorData> {
         Self::from_context(context.server, &context.context)
     }
@@ -159,8 +230,8 @@ impl<S, T: Question<S>> FromContextPart<PromptContext<'_, S>> for Asked<T> {
 impl sealed::Sealed for () {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
-impl<S> QuestionInput<S> for () {
-    fn find(_desk: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+impl<S: ?Sized> QuestionInput<S> for () {
+    fn find(_server: &S, _collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
         Ok(Some(()))
     }
 }
@@ -168,8 +239,8 @@ impl<S> QuestionInput<S> for () {
 impl<P> sealed::Sealed for Parameters<P> {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
-impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
-    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+impl<S: ?Sized, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
+    fn find(_server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
         let arguments = collector.view.frame.arguments.as_deref().unwrap_or("{}");
         let misfit = |error| ErrorData::invalid_params(format!("the arguments are not valid: {error}"), None);
         Ok(Some(Self(serde_json::from_str(arguments).map_err(misfit)?)))
@@ -179,8 +250,8 @@ impl<S, P: DeserializeOwned> QuestionInput<S> for Parameters<P> {
 impl sealed::Sealed for Option<Principal> {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
-impl<S> QuestionInput<S> for Option<Principal> {
-    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+impl<S: ?Sized> QuestionInput<S> for Option<Principal> {
+    fn find(_server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
         Ok(Some(collector.view.frame.caller().cloned()))
     }
 }
@@ -188,40 +259,46 @@ impl<S> QuestionInput<S> for Option<Principal> {
 impl sealed::Sealed for Principal {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
-impl<S> QuestionInput<S> for Principal {
-    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
+impl<S: ?Sized> QuestionInput<S> for Principal {
+    fn find(_server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
         collector.view.frame.caller().cloned().map(Some).ok_or(FlowError::NoPrincipal)
     }
 }
 
-impl<T> sealed::Sealed for Asked<T> {}
+impl<T: QuestionSet> sealed::Sealed for Asked<T> {}
 
 #[expect(private_interfaces, reason = "the trait is sealed")]
-impl<S, T: Question<S>> QuestionInput<S> for Asked<T> {
-    fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
-        Ok(collector.value()?.map(Self))
+impl<S: ?Sized, T: AskedBy<S>> QuestionInput<S> for Asked<T> {
+    fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
+        Ok(T::find(server, collector)?.map(Self))
     }
 }
 
-/// Implements both traits for tuples: an input of several parts needs all of them, and several questions are asked in
-/// one round.
+/// Implements the traits for tuples: an input of several parts needs all of them, and several questions are asked in one
+/// round.
 macro_rules! together {
     ($($name:ident: $T:ident),+) => {
         impl<$($T),+> sealed::Sealed for ($($T,)+) {}
 
         #[expect(private_interfaces, reason = "the trait is sealed")]
-        impl<S, $($T: QuestionInput<S>),+> QuestionInput<S> for ($($T,)+) {
-            fn find(collector: &mut QuestionCollector<'_, S>) -> Result<Option<Self>, FlowError> {
-                $(let $name = $T::find(collector)?;)+
+        impl<S: ?Sized, $($T: QuestionInput<S>),+> QuestionInput<S> for ($($T,)+) {
+            fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
+                $(let $name = $T::find(server, collector)?;)+
                 Ok((|| Some(($($name?,)+)))())
             }
         }
 
-        impl<S, $($T: Question<S>),+> Question<S> for ($($T,)+) {
-            type On = ($(Asked<$T>,)+);
+        impl<$($T: Question),+> sealed::Set for ($($T,)+) {}
 
-            fn ask(_server: &S, ($(Asked($name),)+): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
-                Ok(DeclaredQuestion::known(($($name,)+)))
+        #[diagnostic::do_not_recommend]
+        impl<$($T: Question),+> QuestionSet for ($($T,)+) {}
+
+        #[diagnostic::do_not_recommend]
+        #[expect(private_interfaces, reason = "no other crate can name the collector")]
+        impl<S: ?Sized, $($T: Question + AskedBy<S>),+> AskedBy<S> for ($($T,)+) {
+            fn find(server: &S, collector: &mut QuestionCollector<'_>) -> Result<Option<Self>, FlowError> {
+                $(let $name = $T::find(server, collector)?;)+
+                Ok((|| Some(($($name?,)+)))())
             }
         }
     };

@@ -22,20 +22,21 @@ use crate::{
     server::{
         engine::{
             answer::Received,
-            effects,
+            effects::{self, ClaimKeeper},
             frame::OpenQuestion,
             journal::{Journal, Operation, Reached},
             view::View,
         },
         flows::Decision,
         form::{Alternative, FormType, Schema},
+        ledger::kit::SelfClaimed,
         policy::{
             error::FlowError,
             gate::{Era, required},
             principal::Principal,
         },
         seal::{
-            Digest, FlowId,
+            FlowId,
             digest::Fingerprint,
             envelope::{QuestionKind, Settled},
             journal::{Entry, RecordedFailure},
@@ -206,20 +207,41 @@ impl<S: Send + Sync + 'static> Durable<S> {
         name: &str,
         effect: impl AsyncFnOnce(&S, &str) -> Result<T, E>,
     ) -> Result<T, FlowError> {
+        let keyed = async || effect(&self.server, &self.view.effect_key(name)).await;
+        self.journaled(name, ClaimKeeper::Ledger, keyed).await
+    }
+
+    /// Runs an effect that keeps its claim itself. For crates that run effects in a way of their own, such as `rounds-sql`.
+    #[doc(hidden)]
+    pub async fn try_once_self_claimed<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce(SelfClaimed) -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        let claimed = async || effect(self.view.self_claimed(name)).await;
+        self.journaled(name, ClaimKeeper::Effect, claimed).await
+    }
+
+    /// Runs an effect, unless the journal has its outcome, and records the outcome there.
+    async fn journaled<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        keeper: ClaimKeeper,
+        effect: impl AsyncFnOnce() -> Result<T, E>,
+    ) -> Result<T, FlowError> {
         let operation = self.journal().begin()?;
         // Checked before the journal, because the result is the same on every leg and is not recorded.
         self.view.unused_once(name)?;
         let wanted = Entry::Once { name: name.to_owned(), value: String::new() };
         match operation.recorded(&wanted)?.as_deref() {
             Some(Entry::Once { value, .. }) => {
-                self.view.met_once(name);
+                self.view.met_once(name, value);
                 return effects::read(name, value);
             }
             Some(Entry::Failed { failure, .. }) => return Err(failure.clone().into()),
-            _ => operation.reserve_effect(&wanted)?,
+            _ => operation.reserve_effect(&wanted).inspect_err(|error| self.view.frame.core.note_limit(error))?,
         }
-        let key = format!("{:?}", Digest::of_effect(self.view.round.flow, name));
-        let had = self.view.once(name, async || effect(&self.server, &key).await).await;
+        let had = self.view.once(name, keeper, effect).await;
         match &had {
             Ok(value) => {
                 let value = serde_json::to_string(value).map_err(FlowError::State)?;

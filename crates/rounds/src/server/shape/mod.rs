@@ -11,7 +11,7 @@ mod round;
 mod steps;
 
 pub use ask::{Answer, Ask, QuestionBuilder};
-pub use asked::{Asked, FixedQuestion, Question, QuestionInput};
+pub use asked::{AnyServer, AsServer, Asked, AskedBy, FixedQuestion, Question, QuestionInput, QuestionSet};
 pub use by_era::by_era;
 pub use durable::{Arguments, Durable, Together, durable, durable_prompt, durable_tool};
 pub use posed::DeclaredQuestion;

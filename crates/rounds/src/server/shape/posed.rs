@@ -230,7 +230,10 @@ impl<T> DeclaredQuestion<T> {
         // Unique to this flow, and the same on all of its legs.
         let name = || format!("{}-{key}", view.round.flow);
         let fingerprint = question.inquiry.fingerprint(limits, &name)?;
-        let answers = view.frame.answers();
+        let mut answers = view.frame.answers();
+        if answers.posed(&key).is_some_and(|posed| posed.question != fingerprint) {
+            answers.note_unlike(&key);
+        }
         let before = answers.posed(&key).filter(|posed| posed.question == fingerprint);
         let asked_again = before.map_or(0, PosedQuestion::times_asked_again);
         let answered = before.and_then(|_| answers.to_posed(&key));

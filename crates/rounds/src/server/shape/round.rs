@@ -13,11 +13,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::inquiry::{Inquiry, Subject, read_result};
 use crate::{
     server::{
-        engine::{answer::Received, effects::Effects, view::View},
+        engine::{
+            answer::Received,
+            effects::{ClaimKeeper, Effects},
+            view::View,
+        },
         flows::{Decision, fingerprint},
         form::{FormType, Schema},
+        ledger::kit::SelfClaimed,
         policy::{elsewhere::Approvers, error::FlowError, gate::Era, principal::Principal},
-        seal::{Digest, FlowId, envelope::QuestionKind},
+        seal::{FlowId, envelope::QuestionKind},
     },
     shared::{check::InvalidAnswer, order},
 };
@@ -196,7 +201,10 @@ impl<R: From<InputRequiredResult>> Round<R> {
         let received = self.view.frame.answers().get(key, QuestionKind::Elsewhere);
         match received {
             Some(Received::Late) => Given::Accepted(Decision::Expired),
-            Some(Received::Accepted(content)) if content["question"] != fingerprint(message) => Given::Missing,
+            Some(Received::Accepted(content)) if content["question"] != fingerprint(message) => {
+                self.view.frame.answers().note_unlike(key);
+                Given::Missing
+            }
             _ => self.read_kind(key, QuestionKind::Elsewhere),
         }
     }
@@ -270,7 +278,7 @@ impl<R: From<InputRequiredResult>> Round<R> {
         name: &str,
         effect: impl AsyncFnOnce() -> T,
     ) -> Result<T, FlowError> {
-        self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
+        self.view.once(name, ClaimKeeper::Ledger, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
     /// Runs an effect that may fail, as [`once`](Self::once) does. A failure that the handler continues after is
@@ -307,12 +315,23 @@ impl<R: From<InputRequiredResult>> Round<R> {
         name: &str,
         effect: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<T, FlowError> {
-        self.view.once(name, effect).await
+        self.view.once(name, ClaimKeeper::Ledger, effect).await
+    }
+
+    /// Runs an effect that keeps its claim itself. For crates that run effects in a way of their own, such as `rounds-sql`.
+    #[doc(hidden)]
+    pub async fn try_once_self_claimed<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce(SelfClaimed) -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        let claimed = async || effect(self.view.self_claimed(name)).await;
+        self.view.once(name, ClaimKeeper::Effect, claimed).await
     }
 
     /// The idempotency key of an effect: the same for every attempt in this flow, and different in every other flow.
     pub fn once_key(&self, name: &str) -> String {
-        format!("{:?}", Digest::of_effect(self.view.round.flow, name))
+        self.view.effect_key(name)
     }
 
     /// Ends the leg with one form. Short for [`questions`](Self::questions)`().form(key, message).send()`.

@@ -18,10 +18,11 @@ use super::{
 };
 use crate::{
     server::{
-        engine::{answer::Received, view::View},
+        engine::{answer::Received, effects::ClaimKeeper, view::View},
         form::FormType,
+        ledger::kit::SelfClaimed,
         policy::{error::FlowError, gate::Era, principal::Principal},
-        seal::{Digest, FlowId, envelope::QuestionKind},
+        seal::{FlowId, envelope::QuestionKind},
     },
     shared::{check::InvalidAnswer, clock::BoxFuture},
 };
@@ -330,7 +331,7 @@ impl<S, P> Step<S, P> {
         name: &str,
         effect: impl AsyncFnOnce() -> T,
     ) -> Result<T, FlowError> {
-        self.view.once(name, async move || Ok::<_, FlowError>(effect().await)).await
+        self.view.once(name, ClaimKeeper::Ledger, async move || Ok::<_, FlowError>(effect().await)).await
     }
 
     /// Runs an effect that may fail, as [`Round::try_once`](crate::Round::try_once) does. A failure in a step is
@@ -345,12 +346,23 @@ impl<S, P> Step<S, P> {
         name: &str,
         effect: impl AsyncFnOnce() -> Result<T, E>,
     ) -> Result<T, FlowError> {
-        self.view.once(name, effect).await
+        self.view.once(name, ClaimKeeper::Ledger, effect).await
+    }
+
+    /// Runs an effect that keeps its claim itself. For crates that run effects in a way of their own, such as `rounds-sql`.
+    #[doc(hidden)]
+    pub async fn try_once_self_claimed<T: Serialize + DeserializeOwned, E: Into<FlowError>>(
+        &self,
+        name: &str,
+        effect: impl AsyncFnOnce(SelfClaimed) -> Result<T, E>,
+    ) -> Result<T, FlowError> {
+        let claimed = async || effect(self.view.self_claimed(name)).await;
+        self.view.once(name, ClaimKeeper::Effect, claimed).await
     }
 
     /// The idempotency key of an effect: the same for every attempt in this flow, and different in every other flow.
     pub fn once_key(&self, name: &str) -> String {
-        format!("{:?}", Digest::of_effect(self.view.round.flow, name))
+        self.view.effect_key(name)
     }
 
     /// The value of a step: the recorded one, the answer, or the one that the step returns; otherwise the step asks.
