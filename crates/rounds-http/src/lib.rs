@@ -69,7 +69,11 @@ mod port;
 mod print;
 mod probe;
 mod probes;
+#[cfg(feature = "metrics")]
+mod scrape;
 mod stream;
+#[cfg(feature = "webhook")]
+mod webhook;
 
 use std::{
     convert::Infallible,
@@ -93,6 +97,10 @@ use rounds::{Rounds, http::Sessions};
 #[cfg(feature = "port")]
 pub use crate::port::{Incoming, Port};
 pub use crate::probes::Probes;
+#[cfg(feature = "metrics")]
+pub use crate::scrape::Scrape;
+#[cfg(feature = "webhook")]
+pub use crate::webhook::{Webhook, WebhookSetupError};
 use crate::{
     accept::Read,
     dispatch::{BoxResponse, Form},

@@ -149,7 +149,7 @@ impl<B> Service<Request<B>> for Probes {
     }
 }
 
-fn text(status: StatusCode, text: String) -> Response<Bytes> {
+pub(crate) fn text(status: StatusCode, text: String) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -22,7 +22,8 @@ use tokio::{
 use tower_service::Service;
 
 use super::{
-    Incoming, Probes,
+    Incoming,
+    beside::Beside,
     pieces::{PIECE, Pieces},
     seats::Seat,
     socket::Watched,
@@ -36,7 +37,7 @@ pub(super) struct Serving<S> {
     pub(super) path: Option<Arc<str>>,
     pub(super) service: S,
     pub(super) timeouts: Timeouts,
-    pub(super) probes: Option<Probes>,
+    pub(super) beside: Beside,
 }
 
 /// How a connection ended.
@@ -71,23 +72,18 @@ where
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        let Self { path, service, timeouts, probes } = self;
+        let Self { path, service, timeouts, beside } = self;
         let stream = TokioIo::new(Watched::new(stream, watch.clone()));
         let respond = service_fn(move |request: Request<Received>| {
             let at = request.uri().path();
             let is_here = path.as_deref().is_none_or(|path| path == at);
-            let probe = match &probes {
-                Some(probes) if path.is_none() || !is_here => {
-                    Probes::at(request.method(), at).map(|probe| (probes.clone(), probe))
-                }
-                _ => None,
-            };
-            let service = (is_here && probe.is_none()).then(|| service.clone());
+            let aside = if path.is_none() || !is_here { beside.takes(&request) } else { None };
+            let service = (is_here && aside.is_none()).then(|| service.clone());
             let request = request.map(|body| Incoming::new(body, watch));
             watch.called(!request.body().is_end_stream());
             async move {
-                if let Some((probes, probe)) = probe {
-                    return Ok(probes.answer(probe).await.map(|text| Pieces::whole(text, watch.clone())));
+                if let Some(aside) = aside {
+                    return Ok(aside.answer().await.map(|text| Pieces::whole(text, watch.clone())));
                 }
                 let Some(mut service) = service else { return Ok(nothing_here(watch.clone())) };
                 poll_fn(|cx| service.poll_ready(cx)).await?;

@@ -1,5 +1,6 @@
 //! A TCP port that serves an endpoint directly, without a router.
 
+mod beside;
 mod connection;
 mod descriptors;
 mod incoming;
@@ -20,8 +21,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 pub use self::incoming::Incoming;
-use self::{connection::Serving, seats::Seats, watch::Timeouts};
+use self::{beside::Beside, connection::Serving, seats::Seats, watch::Timeouts};
 use crate::probes::Probes;
+#[cfg(feature = "metrics")]
+use crate::scrape::Scrape;
 
 /// A port with a single service: the fastest way to serve an [`Endpoint`](crate::Endpoint).
 ///
@@ -44,8 +47,7 @@ use crate::probes::Probes;
 /// ```
 ///
 /// There is no router, and a short response is one write to a socket with `TCP_NODELAY`. Other paths get a 404, except for
-/// [probes](Self::with_probes). It
-/// speaks HTTP/1.1. Services get neither the address of the client nor a way to upgrade a connection. For further
+/// [probes](Self::with_probes) and, with the feature `metrics`, scrapes. It speaks HTTP/1.1. Services get neither the address of the client nor a way to upgrade a connection. For further
 /// routes, HTTP/2 or TLS, mount the endpoint in axum or another server that has them.
 ///
 /// # Slow clients and many clients
@@ -75,7 +77,7 @@ pub struct Port {
     timeouts: Timeouts,
     connections: Option<usize>,
     unfinished: usize,
-    probes: Option<Probes>,
+    beside: Beside,
 }
 
 impl Port {
@@ -120,7 +122,15 @@ impl Port {
             keep_alive: Self::KEEP_ALIVE,
         };
         let unfinished = Self::UNFINISHED_BYTES;
-        Self { listener, path: None, drain: Self::DRAIN, timeouts, connections: None, unfinished, probes: None }
+        Self {
+            listener,
+            path: None,
+            drain: Self::DRAIN,
+            timeouts,
+            connections: None,
+            unfinished,
+            beside: Beside::default(),
+        }
     }
 
     /// Answers [probes](Probes) too: `/livez` and `/readyz`, for any `Host`. Without this, they get a 404.
@@ -128,7 +138,14 @@ impl Port {
     /// They keep answering after the server has begun to [drain](rounds::health::Health::drain), and until `stop` of
     /// [`serve`](Self::serve) resolves.
     pub fn with_probes(mut self, probes: Probes) -> Self {
-        self.probes = Some(probes);
+        self.beside.probes = Some(probes);
+        self
+    }
+
+    /// Answers [scrapes](Scrape) too: `/metrics`. Without this, they get a 404.
+    #[cfg(feature = "metrics")]
+    pub fn with_metrics(mut self, scrape: Scrape) -> Self {
+        self.beside.scrape = Some(scrape);
         self
     }
 
@@ -214,11 +231,11 @@ impl Port {
             + 'static,
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
-        let Self { listener, path, drain, timeouts, connections, unfinished, probes } = self;
+        let Self { listener, path, drain, timeouts, connections, unfinished, beside } = self;
         let stopping = CancellationToken::new();
         let ending = stopping.clone().drop_guard();
         let mut seats = Seats::new(connections.unwrap_or_else(descriptors::connections), unfinished, stopping);
-        let serving = Serving { path, service, timeouts, probes };
+        let serving = Serving { path, service, timeouts, beside };
         let tasks = TaskTracker::new();
         let mut stop = pin!(stop);
         loop {

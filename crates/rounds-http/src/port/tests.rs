@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use super::{Incoming, Port, connection::Serving, seats::Seats, watch::Timeouts};
+use super::{Incoming, Port, beside::Beside, connection::Serving, seats::Seats, watch::Timeouts};
 
 const TIMEOUTS: Timeouts = Timeouts {
     header: Port::HEADER_TIMEOUT,
@@ -281,7 +281,9 @@ where
     tokio::spawn(async move {
         let mut seats = Seats::new(1, usize::MAX, CancellationToken::new());
         let seat = seats.take().await;
-        Serving { path: Some("/mcp".into()), service, timeouts, probes: None }.serve(theirs, "a test", seat).await;
+        Serving { path: Some("/mcp".into()), service, timeouts, beside: Beside::default() }
+            .serve(theirs, "a test", seat)
+            .await;
     });
     ours
 }

@@ -14,6 +14,8 @@ mod http2;
 mod identity;
 mod lanes;
 mod left;
+#[cfg(all(feature = "metrics", feature = "port"))]
+mod metrics;
 mod notifications;
 mod order;
 mod origins;
@@ -21,3 +23,5 @@ mod origins;
 mod port;
 mod probes;
 mod send;
+#[cfg(feature = "webhook")]
+mod webhook;
