@@ -101,8 +101,8 @@ fn message(visitor: &Visitor<'_>, path: &str) -> Vec<u8> {
     message
 }
 
-/// Whether a browser says that the form is on a page of another origin. Clients that are not browsers say nothing.
-fn is_foreign(headers: &HeaderMap) -> bool {
+/// Whether a browser says that a request comes from a page of another origin. Clients that are not browsers say nothing.
+pub(crate) fn is_foreign(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin";
     }

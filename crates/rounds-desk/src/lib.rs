@@ -55,6 +55,7 @@
 mod action;
 mod check;
 mod content;
+mod counts;
 mod fields;
 mod forms;
 mod live;
@@ -73,7 +74,8 @@ use rmcp::ServerHandler;
 use rounds::{Rounds, register::Flows};
 
 use crate::{
-    action::Record, check::Everyone, forms::FormKey, live::Live, served::Served, service::Shared, tried::Calls,
+    action::Record, check::Everyone, counts::Counting, forms::FormKey, live::Live, served::Served, service::Shared,
+    tried::Calls,
 };
 pub use crate::{
     action::{Action, ActionKind},
@@ -173,6 +175,7 @@ impl Desk {
             loopback_only: self.check.is_none(),
             check: self.check.unwrap_or_else(|| Box::new(Everyone)),
             live: Live::new(self.flows.clone()),
+            counting: Counting::new(self.flows.clone()),
             flows: self.flows,
             served: self.served,
             base: self.base,

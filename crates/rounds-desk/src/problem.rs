@@ -1,7 +1,10 @@
 //! What can go wrong with a request, and what the visitor reads then.
 
 use http::StatusCode;
-use rounds::{elsewhere::DecideError, register::FlowsError};
+use rounds::{
+    elsewhere::DecideError,
+    register::{FlowsError, NoJournal},
+};
 
 /// Why a request gets no page, or an action was not done.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +23,8 @@ pub(crate) enum Problem {
         "This form is too old, or does not come from this desk. Nothing was done: go back, reload the page and try again."
     )]
     Forged,
+    #[error("This stream is for pages of this desk.")]
+    Foreign,
     #[error("What was sent is not a form.")]
     NotAForm,
     #[error("What was sent is too large for a form.")]
@@ -38,6 +43,8 @@ pub(crate) enum Problem {
     TooManyLegs(usize),
     #[error("Nothing was recorded: {0}.")]
     Decide(#[from] DecideError),
+    #[error("There is no journal to download: {0}.")]
+    Journal(#[from] NoJournal),
     #[error(transparent)]
     Flows(#[from] FlowsError),
 }
@@ -45,9 +52,11 @@ pub(crate) enum Problem {
 impl Problem {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::NotFound | Self::CallGone => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::CallGone | Self::Journal(_) => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NotLoopback | Self::MayNotRead | Self::MayNotAct | Self::Forged => StatusCode::FORBIDDEN,
+            Self::NotLoopback | Self::MayNotRead | Self::MayNotAct | Self::Forged | Self::Foreign => {
+                StatusCode::FORBIDDEN
+            }
             Self::NotAForm => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::CallRuns | Self::QuestionChanged | Self::TooManyLegs(_) => StatusCode::CONFLICT,

@@ -19,7 +19,9 @@ use rounds::{FlowId, register::Flows};
 use crate::{
     action::{Action, ActionKind, Record},
     check::{Check, Permission, Visitor},
-    forms::{Form, FormKey, TOKEN},
+    content::Text,
+    counts::Counting,
+    forms::{self, Form, FormKey, TOKEN},
     live::Live,
     pages::{self, Page},
     problem::Problem,
@@ -50,6 +52,7 @@ pub(crate) struct Shared {
     /// The calls of "Try it", if the desk has that page.
     pub(crate) calls: Option<Calls>,
     pub(crate) live: Live,
+    pub(crate) counting: Counting,
     pub(crate) form_key: FormKey,
     pub(crate) record: Vec<Record>,
 }
@@ -134,6 +137,7 @@ impl<'a> Visit<'a> {
         match steps.as_slice() {
             [""] => pages::waiting::show(self).await,
             ["flows", id] => pages::flow::show(self, flow_id(id)?).await,
+            ["flows", id, "journal"] => pages::journal::download(self, flow_id(id)?).await,
             ["questions", id, key] => pages::question::show(self, flow_id(id)?, &decoded(key)).await,
             ["events"] => self.events(),
             ["try"] => pages::tries::show(self).await,
@@ -156,6 +160,10 @@ impl<'a> Visit<'a> {
 
     /// The events of one flow, or of all flows.
     fn events(self) -> Result<BoxResponse, Problem> {
+        // A page of another site cannot read the stream, and must not take the place of one that can.
+        if forms::is_foreign(&self.head.headers) {
+            return Err(Problem::Foreign);
+        }
         let only = self.query("flow").map(|id| flow_id(&id)).transpose()?;
         Ok(response::events(self.shared.live.stream(only)?))
     }
@@ -215,7 +223,8 @@ impl<'a> Visit<'a> {
         let title = status.canonical_reason().unwrap_or("Error");
         let body = html! {
             h1 { (title) }
-            p .lead { (problem) }
+            // It may name a principal.
+            p .lead { (Text(&problem.to_string())) }
             p { a href=(self.link("/")) { "Back to the first page" } }
         };
         // A visitor who may not read learns nothing about the server here.

@@ -33,11 +33,12 @@
   const replace = (page) => {
     for (const part of document.querySelectorAll("[data-live]")) {
       const next = page.getElementById(part.id);
-      if (!next || next.innerHTML === part.innerHTML) continue;
+      if (!next || next.isEqualNode(part)) continue;
       const open = [...part.querySelectorAll("details")].map((details) => details.open);
       const focusable = "a, button, input, select, textarea, summary, pre";
       const focused = [...part.querySelectorAll(focusable)].indexOf(document.activeElement);
-      part.innerHTML = next.innerHTML;
+      // The nodes themselves: text is not parsed a second time.
+      part.replaceChildren(...next.childNodes);
       part.querySelectorAll("details").forEach((details, at) => (details.open = open[at] ?? false));
       if (focused >= 0) part.querySelectorAll(focusable)[focused]?.focus();
     }

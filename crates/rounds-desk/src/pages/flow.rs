@@ -9,7 +9,7 @@ use rounds::{
     time::Timestamp,
 };
 
-use super::{Page, fact, question, status, timeline};
+use super::{Page, fact, journal, legs, question, status, timeline};
 use crate::{
     action::ActionKind,
     check::Permission,
@@ -40,11 +40,21 @@ pub(crate) async fn show(visit: Visit<'_>, id: FlowId) -> Result<BoxResponse, Pr
             p .warning { "The record does not open with the keys of this server: it was changed, or its key was retired. Only its plain columns are shown." }
         }
         div #facts data-live { (facts(&record, details.as_ref(), flows.now())) }
-        div #questions data-live { (for_people(visit, &questions)) }
+        div #questions data-live { (for_people(visit, &questions)) (decisions(visit, &questions, flows.now())) }
         div #actions data-live { (actions(visit, &record)) }
         section aria-labelledby="timeline-title" {
             h2 #timeline-title { "Timeline" }
             div #timeline data-live { (timeline::render(visit, &record, details.as_ref())) }
+        }
+        @if let Some(details) = &details {
+            section aria-labelledby="runs-title" {
+                h2 #runs-title { "Handler runs" }
+                div #runs data-live { (legs::render(&record, details)) }
+            }
+            section aria-labelledby="journal-title" {
+                h2 #journal-title { "Journal" }
+                div #journal data-live { (journal::render(visit, id, details)) }
+            }
         }
     };
     let page = Page::new(target).tab("/").events(format!("/events?flow={id}"));
@@ -74,7 +84,7 @@ fn facts(record: &FlowRecord, details: Option<&FlowDetails>, now: Timestamp) -> 
                 (fact("Deadline in", moment::left(now, summary.deadline)))
             }
             (fact("Round", html! { (summary.round) }))
-            @if let Some(owner) = &summary.owner { (fact("Instance", html! { (Text(&owner.instance)) })) }
+            @if let Some(owner) = &summary.owner { (fact("Instance", legs::instance(&owner.instance))) }
             @if let Some(details) = details {
                 (fact("Principal", html! { @match &details.principal {
                     Some(principal) => (Text(principal)),
@@ -103,6 +113,20 @@ fn for_people(visit: Visit<'_>, questions: &[QuestionElsewhere]) -> Markup {
                 @for question in open() {
                     li { a href=(visit.link(&question::path(question))) { (Text(&question.message)) } }
                 }
+            }
+        }
+    }
+}
+
+/// What people have decided, with what became of it.
+fn decisions(visit: Visit<'_>, questions: &[QuestionElsewhere], now: Timestamp) -> Markup {
+    let decided: Vec<_> = questions.iter().filter_map(|asked| Some((asked, asked.decision.as_ref()?))).collect();
+    html! {
+        @if !decided.is_empty() {
+            h2 { "Decisions" }
+            @for (asked, decision) in decided {
+                p { a href=(visit.link(&question::path(asked))) { (Text(&asked.message)) } }
+                (question::decided(decision, now))
             }
         }
     }

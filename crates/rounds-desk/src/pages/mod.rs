@@ -1,6 +1,8 @@
 //! The pages, one module each, and the frame around them.
 
 pub(crate) mod flow;
+pub(crate) mod journal;
+mod legs;
 pub(crate) mod question;
 pub(crate) mod timeline;
 pub(crate) mod tries;
@@ -103,7 +105,33 @@ pub(crate) fn status(status: FlowStatus) -> Markup {
     html! { span class={ "status " (status.as_str()) } { (status.as_str()) } }
 }
 
+/// A number with its thousands apart.
+pub(crate) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A name and its value in a list of facts.
 pub(crate) fn fact(name: &str, value: Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_have_their_thousands_apart() {
+        for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (100_000, "100,000"), (12_345_678, "12,345,678")]
+        {
+            assert_eq!(number(value), text);
+        }
+    }
 }

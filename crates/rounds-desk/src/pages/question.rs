@@ -195,7 +195,8 @@ fn form_fields(question: &QuestionElsewhere, entered: Option<&Form>) -> Markup {
     }
 }
 
-fn decided(decision: &RecordedDecision, now: rounds::time::Timestamp) -> Markup {
+/// What was decided, by whom, and whether it counts.
+pub(super) fn decided(decision: &RecordedDecision, now: rounds::time::Timestamp) -> Markup {
     let (words, class) = match &decision.outcome {
         DecisionOutcome::Approved => ("Approved", "result"),
         DecisionOutcome::Denied { .. } => ("Denied", "warning"),

@@ -3,18 +3,25 @@
 use maud::{Markup, html};
 use rounds::{
     observe::Refusal,
-    register::{FlowDetails, FlowEffect, FlowRecord, FlowRound, FlowStation, TimelineEntry},
+    register::{FlowDetails, FlowEffect, FlowLeg, FlowRecord, FlowRound, FlowStation, TimelineEntry},
     time::Timestamp,
 };
 use serde_json::Value;
 
-use super::waiting::message;
+use super::{
+    legs::{handler, instance},
+    number as thousands,
+    waiting::message,
+};
 use crate::{
-    content::{Text, json},
+    content::{Text, json, line},
     moment,
     recorder::Refused,
     service::Visit,
 };
+
+/// How many characters of an answer a row shows.
+const CONTENT: usize = 200;
 
 /// One row: an arrow between client and server, and its words.
 struct Step {
@@ -104,15 +111,14 @@ impl Story<'_> {
             FlowStation::Asked => {
                 if entry.leg == 0 {
                     steps.push(Step { at: None, arrow: Arrow::ToServer, words: self.call() });
+                    self.effects(0, steps);
                 }
                 let words = self.questions(entry.leg + 1);
                 steps.push(Step { at, arrow: Arrow::ToClient, words });
             }
             FlowStation::Claimed => {
                 steps.push(Step { at, arrow: Arrow::ToServer, words: self.answers(entry.leg) });
-                for effect in self.round(entry.leg).map(|round| round.effects.as_slice()).unwrap_or_default() {
-                    steps.push(Step { at: None, arrow: Arrow::Server, words: happened(effect) });
-                }
+                self.effects(entry.leg, steps);
             }
             FlowStation::Completed => {
                 steps.push(Step { at, arrow: Arrow::ToClient, words: self.ended("ends with a result") });
@@ -140,6 +146,33 @@ impl Story<'_> {
         }
     }
 
+    /// The effects of the leg that answers this round.
+    fn effects(&self, round: u32, steps: &mut Vec<Step>) {
+        let of_leg = self.leg(round).map(|leg| leg.effects.as_slice());
+        let effects = of_leg.or_else(|| self.round(round).map(|round| round.effects.as_slice()));
+        let step = |effect| Step { at: None, arrow: Arrow::Server, words: happened(effect) };
+        steps.extend(effects.unwrap_or_default().iter().map(step));
+    }
+
+    /// The leg that answers this round, if it has replied.
+    fn leg(&self, round: u32) -> Option<&FlowLeg> {
+        self.details?.legs.iter().find(|leg| leg.number == round + 1)
+    }
+
+    /// What a leg did with the handler, and where, if the flow was on several instances.
+    fn ran(&self, round: u32) -> Markup {
+        let legs = self.details.map(|details| details.legs.as_slice()).unwrap_or_default();
+        let several = legs.iter().any(|leg| leg.instance != legs[0].instance);
+        html! {
+            @if let Some(leg) = self.leg(round) {
+                p .note {
+                    "The handler " (handler(leg.handler))
+                    @if several { ", on the instance " (instance(&leg.instance)) }
+                }
+            }
+        }
+    }
+
     /// Whether the recorder has seen this refusal.
     fn knows(&self, entry: TimelineEntry) -> bool {
         let reason = match entry.station {
@@ -160,10 +193,7 @@ impl Story<'_> {
     fn call(&self) -> Markup {
         let target = self.details.and_then(|details| details.target.as_deref());
         html! {
-            "Leg 1 calls " strong { (Text(target.unwrap_or("the tool"))) }
-            @if let Some(arguments) = self.details.and_then(|details| details.arguments.as_ref()) {
-                (more("Arguments", arguments))
-            }
+            "Leg 1 calls " strong { (Text(target.unwrap_or("the tool"))) } (self.ran(0))
         }
     }
 
@@ -171,6 +201,9 @@ impl Story<'_> {
         let questions = self.round(number).and_then(|round| round.questions.as_ref());
         html! {
             "Round " (number) " asks"
+            @if let Some(bytes) = self.leg(number - 1).and_then(|leg| leg.token_bytes) {
+                span .note { ", with a state of " (thousands(bytes as u64)) " characters" }
+            }
             @if let Some(questions) = questions {
                 @for (key, question) in questions.as_object().into_iter().flatten() {
                     p .quote { (Text(message(question))) " " span .note { "(" (Text(key)) ")" } }
@@ -183,10 +216,13 @@ impl Story<'_> {
     fn answers(&self, number: u32) -> Markup {
         let round = self.round(number);
         html! {
-            "Leg " (number + 1) " answers round " (number)
+            "Leg " (number + 1) " answers round " (number) (self.ran(number))
             @if let Some(answers) = round.and_then(|round| round.answers.as_ref()) {
                 @for (key, answer) in answers.as_object().into_iter().flatten() {
-                    p .quote { (Text(key)) ": " strong { (Text(action(answer))) } }
+                    p .quote {
+                        (Text(key)) ": " strong { (Text(action(answer))) }
+                        @if let Some(content) = content(answer) { ", with " (Text(&content)) }
+                    }
                 }
                 (more("Answers on the wire", answers))
             }
@@ -234,6 +270,16 @@ fn action(answer: &Value) -> &str {
         Some(other) => other,
         None => "answered",
     }
+}
+
+/// What an answer says, on one line.
+fn content(answer: &Value) -> Option<String> {
+    let fields = answer.get("content")?.as_object()?.iter().map(|(name, value)| match value.as_str() {
+        Some(text) => format!("{name}: {text}"),
+        None => format!("{name}: {value}"),
+    });
+    let all = fields.collect::<Vec<_>>().join(", ");
+    Some(line(&all, CONTENT)).filter(|content| !content.is_empty())
 }
 
 /// The texts of a result.

@@ -180,7 +180,7 @@ fn call_page(visit: Visit<'_>, tools: &[Tool], call: &TriedCall, entered: Option
                 a href=(visit.link(&tool_path(&tool.name))) { "Begin another call" }
             }
         }
-        div #outcome role="status" { (wire::outcome(&legs)) }
+        div #outcome role="status" { (wire::outcome(&legs, runs::refusal(call))) }
         (question_form(visit, call, entered))
         (again_form(visit, call))
         (wire::section(&legs))

@@ -1,16 +1,15 @@
 //! The first page: what waits for people, oldest first.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
 use maud::{Markup, html};
 use rounds::{
-    register::{FlowCursor, FlowDetails, FlowQuery, FlowStatus, FlowSummary, FlowsError},
+    register::{FlowCounts, FlowCursor, FlowDetails, FlowQuery, FlowStatus, FlowSummary, Flows},
     time::Timestamp,
 };
 use serde_json::Value;
+use tokio::task::JoinSet;
 
-use super::{Page, status};
+use super::{Page, number, status};
 use crate::{
     content::{Text, line},
     moment,
@@ -22,9 +21,6 @@ use crate::{
 /// How many flows are on a page.
 const ROWS: usize = 50;
 
-/// Up to how many flows are counted. The first page costs the same however many wait.
-const COUNTED: usize = 2000;
-
 /// How many tools the counts are shown for.
 const TOOLS: usize = 12;
 
@@ -35,18 +31,14 @@ pub(crate) async fn show(visit: Visit<'_>) -> Result<BoxResponse, Problem> {
     let asked = Asked::of(visit);
     let flows = &visit.shared.flows;
     let page = flows.list(asked.query().most(ROWS)).await?;
-    let counts = Counts::of(visit, &asked).await?;
-    let mut rows = Vec::with_capacity(page.flows.len());
-    for flow in page.flows {
-        let question = question(visit, &flow).await;
-        rows.push(Row { flow, question });
-    }
+    let counts = visit.shared.counting.of(asked.status).await?;
+    let rows = rows(flows, page.flows).await;
     let next = page.next.map(|cursor| asked.link(visit, asked.tool.as_deref(), Some(cursor)));
     let title = asked.title();
     let body = html! {
-        div .title { h1 #list-title { (title) } (counts.total()) }
+        div .title { h1 #list-title { (title) } (total(&counts, &asked)) }
         (asked.filter(visit))
-        (counts.render(visit, &asked))
+        (by_tool(visit, &counts, &asked))
         div #rows data-live {
             (table(visit, &rows, title, flows.now()))
             @if rows.is_empty() { (nothing(visit, &asked)) }
@@ -95,21 +87,16 @@ impl Asked {
     }
 
     fn query(&self) -> FlowQuery {
-        let mut query = self.counted();
+        let mut query = FlowQuery::new();
+        if let Some(status) = self.status {
+            query = query.status(status);
+        }
         if let Some(tool) = &self.tool {
             query = query.target(tool);
         }
         match self.after {
             Some(after) => query.after(after),
             None => query,
-        }
-    }
-
-    /// The same without the choice of a tool and of a page.
-    fn counted(&self) -> FlowQuery {
-        match self.status {
-            Some(status) => FlowQuery::new().status(status),
-            None => FlowQuery::new(),
         }
     }
 
@@ -164,50 +151,38 @@ fn clean(text: &str) -> String {
     crate::content::visible(text)
 }
 
-/// How many flows there are, by tool.
-struct Counts {
-    by_tool: BTreeMap<String, usize>,
-    counted: usize,
-    /// Whether there are more than were counted.
-    more: bool,
+/// How many flows there are, of the chosen tool or of all.
+fn total(counts: &FlowCounts, asked: &Asked) -> Markup {
+    let count = match &asked.tool {
+        Some(tool) => counts.by_target.get(tool).copied().unwrap_or_default(),
+        None => counts.total(),
+    };
+    let flows = if count == 1 && counts.is_whole { "flow" } else { "flows" };
+    html! { p #total .total data-live { (number(count)) @if !counts.is_whole { "+" } " " (flows) } }
 }
 
-impl Counts {
-    async fn of(visit: Visit<'_>, asked: &Asked) -> Result<Self, FlowsError> {
-        let page = visit.shared.flows.list(asked.counted().most(COUNTED)).await?;
-        let mut by_tool = BTreeMap::new();
-        for flow in &page.flows {
-            *by_tool.entry(flow.target.clone()).or_default() += 1;
-        }
-        Ok(Self { by_tool, counted: page.flows.len(), more: page.next.is_some() })
-    }
-
-    fn total(&self) -> Markup {
-        let flows = if self.counted == 1 && !self.more { "flow" } else { "flows" };
-        html! { p #total .total data-live { (self.counted) @if self.more { "+" } " " (flows) } }
-    }
-
-    fn render(&self, visit: Visit<'_>, asked: &Asked) -> Markup {
-        let mut tools: Vec<_> = self.by_tool.iter().collect();
-        tools.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        html! {
-            nav #counts .counts data-live aria-label="Counts by tool" {
-                @if self.by_tool.len() > 1 || asked.tool.is_some() {
-                    ul {
-                        @if asked.tool.is_some() {
-                            li { a href=(asked.link(visit, None, None)) { "All tools" } }
-                        }
-                        @for (tool, count) in tools.into_iter().take(TOOLS) {
-                            @let current = (asked.tool.as_ref() == Some(tool)).then_some("true");
-                            li {
-                                a href=(asked.link(visit, Some(tool), None)) aria-current=[current] {
-                                    (Text(tool)) " " span .count { (count) }
-                                }
+fn by_tool(visit: Visit<'_>, counts: &FlowCounts, asked: &Asked) -> Markup {
+    let mut tools: Vec<_> = counts.by_target.iter().collect();
+    tools.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let more = tools.len().saturating_sub(TOOLS);
+    html! {
+        nav #counts .counts data-live aria-label="Counts by tool" {
+            @if tools.len() > 1 || asked.tool.is_some() {
+                ul {
+                    @if asked.tool.is_some() {
+                        li { a href=(asked.link(visit, None, None)) { "All tools" } }
+                    }
+                    @for (tool, count) in tools.into_iter().take(TOOLS) {
+                        @let current = (asked.tool.as_ref() == Some(tool)).then_some("true");
+                        li {
+                            a href=(asked.link(visit, Some(tool), None)) aria-current=[current] {
+                                (Text(tool)) " " span .count { (number(*count)) }
                             }
                         }
                     }
-                    @if self.more { p .note { "Counted up to the oldest " (COUNTED) "." } }
+                    @if more > 0 { li .note { "and " (more) " more" } }
                 }
+                @if !counts.is_whole { p .note { "The first " (number(counts.total())) " flows are counted." } }
             }
         }
     }
@@ -266,9 +241,20 @@ fn nothing(visit: Visit<'_>, asked: &Asked) -> Markup {
     }
 }
 
-/// What a flow asks, on one line. Empty if its record does not open.
-async fn question(visit: Visit<'_>, flow: &FlowSummary) -> String {
-    let flows = &visit.shared.flows;
+/// The rows of a page. Their records are read at the same time, because a store may be far away.
+async fn rows(flows: &Flows, summaries: Vec<FlowSummary>) -> Vec<Row> {
+    let mut reading = JoinSet::new();
+    for (place, flow) in summaries.into_iter().enumerate() {
+        let flows = flows.clone();
+        reading.spawn(async move { (place, Row { question: question(&flows, &flow).await, flow }) });
+    }
+    let mut rows = reading.join_all().await;
+    rows.sort_by_key(|(place, _)| *place);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// What a flow asks, on one line. Empty if its record is gone.
+async fn question(flows: &Flows, flow: &FlowSummary) -> String {
     let Ok(Some(record)) = flows.get(flow.id).await else { return String::new() };
     match flows.details(&record) {
         Ok(details) => line(&asked_last(&details).unwrap_or_default(), QUESTION),

@@ -32,6 +32,8 @@ async fn every_page_fits_into_wide_and_narrow_windows() {
     let other = client.call("book_flight", json!({"from": "Bern", "to": "Oslo", "date": "2026-12-02"})).await.asked();
     let other = other.accept("seat", json!({"seat": "1A"})).send(&client).await.asked();
     other.accept("confirm", json!({"confirm": true})).send(&client).await.text();
+    let long = client.call("weather_i", json!({"location": "Llanfair".repeat(60)})).await.asked();
+    long.accept("units", json!({"units": "metric"})).with("arguments", json!({})).send(&client).await.frozen();
     for (theme, width) in [("light", 1200), ("dark", 1200), ("light", 380), ("dark", 380)] {
         browser.look(theme, width).await;
         let name = |page: &str| format!("{page}-{theme}-{width}");
@@ -44,6 +46,14 @@ async fn every_page_fits_into_wide_and_narrow_windows() {
         browser.follow("book_flight").await;
         browser.find("//h1[normalize-space()='book_flight']").await;
         browser.picture(&name("completed")).await;
+        let open = "document.querySelectorAll('details').forEach((details) => (details.open = true))";
+        browser.client.execute(open, vec![]).await.unwrap();
+        browser.picture(&name("opened")).await;
+        browser.visit(&served.url("/")).await;
+        browser.follow("weather_i").await;
+        browser.find("//h1[normalize-space()='weather_i']").await;
+        browser.client.execute(open, vec![]).await.unwrap();
+        browser.picture(&name("long")).await;
         browser.visit(&served.url("/?status=failed")).await;
         browser.picture(&name("empty")).await;
         browser.visit(&served.url("/try?tool=weather_h")).await;

@@ -58,6 +58,30 @@ async fn a_person_cancels_a_flow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_person_finds_the_journal_of_a_flow_and_its_handler_runs() {
+    let (served, browser) = (Served::start().await, Browser::open().await);
+    let client = served.client().await;
+    let trip = json!({"from": "Rome", "to": "Oslo", "date": "today"});
+    let asked = client.call("book_flight", trip.clone()).await.asked();
+    browser.visit(&served.url("/")).await;
+    browser.follow("book_flight").await;
+    browser.find("//h1[normalize-space()='book_flight']").await;
+    browser.shows("Live").await;
+    assert!(browser.region("Handler runs").await.contains("The handler ran once from its beginning."));
+    asked.accept("seat", json!({"seat": "4C"})).send(&client).await.asked();
+    browser.shows("The handler ran 2 times from its beginning.").await;
+    assert!(browser.region("Journal").await.contains("the question `seat`"));
+    let link = browser.find("//a[normalize-space()='Download the journal']").await;
+    let href = link.attr("href").await.unwrap().unwrap();
+    // What the browser saves is what it reads at this address.
+    let load = "const done = arguments[1]; fetch(arguments[0]).then((file) => file.text()).then(done)";
+    let saved = browser.client.execute_async(load, vec![json!(href)]).await.unwrap();
+    let replayed = rounds::test::replay(&served.server, "book_flight", trip, saved.as_str().unwrap()).await;
+    assert_eq!(replayed, rounds::test::Replayed::Asks(vec!["confirm".to_owned()]));
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_person_tries_a_tool_with_a_changed_state() {
     let (served, browser) = (Served::start().await, Browser::open().await);
     browser.visit(&served.url("/")).await;

@@ -1,16 +1,25 @@
 //! An attacker writes markup into every text that reaches a page.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
+    handler::server::router::tool::ToolRouter,
     model::{
         CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
         ServerCapabilities, ServerConfig, Tool,
     },
+    schemars,
     service::RequestContext,
+    tool, tool_handler, tool_router,
 };
-use rounds::{Era, Given, Principal, Round, Rounds, form::Schema, test::Client, text};
+use rounds::{
+    Ask, Era, FlowError, Given, Principal, Round, Rounds,
+    elsewhere::{Approvers, Elsewhere},
+    form::Schema,
+    test::Client,
+    text,
+};
 use rounds_desk::Recorder;
 use serde_json::{Value, json};
 
@@ -187,4 +196,85 @@ async fn nothing_on_try_it_is_markup() {
     let failed = stage.submit(&broken, "/try", &[("arguments", "{\"<img>\": \"<img>\"}")]).await;
     failed.shows("Error: ");
     assert_harmless(&failed, "an error");
+}
+
+/// What a person is asked elsewhere, with evil texts wherever its page shows one.
+struct Approvals {
+    tool_router: ToolRouter<Self>,
+}
+
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+struct Evils {
+    #[schemars(title = "x\"'><script>alert(1)</script><img src=x onerror=alert(1)>", description = "--><img src=x>")]
+    amount: u32,
+    #[schemars(title = "</textarea><img src=x onerror=alert(1)>")]
+    choice: EvilChoice,
+}
+
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+enum EvilChoice {
+    #[serde(rename = "x\"'><script>alert(1)</script>")]
+    #[schemars(title = "x\"'><img src=x onerror=alert(1)>")]
+    One,
+    #[serde(rename = "b")]
+    Two,
+}
+
+#[tool_router]
+impl Approvals {
+    #[tool(description = "Asks for an approval")]
+    async fn approve(&self, ask: Ask) -> Result<String, FlowError> {
+        let by = Approvers::people([EVIL, "local"]);
+        let decision = ask.approval(EVIL).key(EVIL).by(by).within(Duration::from_secs(3600)).await?;
+        Ok(format!("{decision:?}"))
+    }
+
+    #[tool(description = "Asks for a form")]
+    async fn fill(&self, ask: Ask) -> Result<String, FlowError> {
+        let evils: Evils = ask.form(EVIL).key(EVIL).by(Approvers::people([EVIL, "local"])).await?;
+        Ok(serde_json::to_string(&evils).unwrap())
+    }
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Approvals {}
+
+#[tokio::test]
+async fn nothing_of_a_question_or_a_decision_is_markup() {
+    let recorder = Recorder::new();
+    let approvals = Approvals { tool_router: Approvals::tool_router() };
+    let elsewhere = Elsewhere::at("http://localhost:8000/questions");
+    let server = Rounds::builder(approvals).register().elsewhere(elsewhere).observe(recorder.clone()).build().unwrap();
+    let stage = Stage::of(server.clone(), recorder, |desk| desk);
+    let client = Client::signed_in(server, Era::Modern, Principal::new(EVIL)).await;
+    let client = client.declaring(json!({"elicitation": {"form": {}, "url": {}}}));
+    let answers: [(&str, &[(&str, &str)]); 2] =
+        [("approve", &[("deny", "1"), ("reason", EVIL)]), ("fill", &[("deny", "1")])];
+    for (tool, answer) in answers {
+        let asked = client.call(tool, json!({EVIL: EVIL})).await.asked();
+        let url = asked.question(EVIL)["params"]["url"].as_str().unwrap().to_owned();
+        let path = url.strip_prefix("http://localhost:8000").unwrap();
+        let page = stage.get_as(EVIL, path).await;
+        page.shows("Signed in as").shows("</button>");
+        assert_harmless(&page, &format!("a question: {tool}"));
+        let other = stage.get_as(&format!("{EVIL}{EVIL}"), path).await;
+        assert_harmless(&other, &format!("a question for another visitor: {tool}"));
+        if tool == "fill" {
+            let wrong = stage.submit(&page, path, &[("answer", "1"), ("q0.0", EVIL), ("q0.1", EVIL)]).await;
+            assert_eq!(wrong.status, 422);
+            assert_harmless(&wrong, "answers that are not valid");
+        }
+        let decided = stage.submit(&page, path, answer).await;
+        decided.shows("<strong>Denied</strong> by ");
+        assert_harmless(&decided, &format!("a decision: {tool}"));
+        let late = stage.submit(&page, path, answer).await;
+        assert_eq!(late.status, 409);
+        assert_harmless(&late, &format!("a decision that comes too late: {tool}"));
+        let flow = flow(&stage.get(&format!("/?tool={tool}&status=all")).await);
+        let page = stage.get(&flow).await;
+        page.shows("Decisions");
+        assert_harmless(&page, &format!("a flow with a decision: {tool}"));
+        let _ = asked.retry().respond(EVIL, json!({"action": "accept", EVIL: EVIL})).send(&client).await;
+        assert_harmless(&stage.get(&flow).await, &format!("a flow that has gone on: {tool}"));
+    }
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod actions;
+mod attack;
+mod flow;
 mod injection;
 mod live;
 mod many;

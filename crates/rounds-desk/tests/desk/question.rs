@@ -6,7 +6,7 @@ use rmcp::{ServerHandler, handler::server::router::tool::ToolRouter, schemars, t
 use rounds::{
     Ask, Era, FlowError, Principal, Rounds,
     elsewhere::{Approvers, Decision, Elsewhere},
-    test::{Asked, Client},
+    test::{AskedRound, Client},
 };
 use rounds_desk::{ActionKind, Desk, Permission, Recorder, Visitor};
 use serde_json::json;
@@ -60,7 +60,7 @@ fn stage(configure: impl FnOnce(Desk) -> Desk) -> Stage<Shop> {
     Stage::of(server, recorder, configure)
 }
 
-async fn ask(stage: &Stage<Shop>, tool: &str) -> (Client, Asked, String) {
+async fn ask(stage: &Stage<Shop>, tool: &str) -> (Client, AskedRound, String) {
     let capabilities = json!({"elicitation": {"form": {}, "url": {}}});
     let client = Client::connect(stage.server.clone(), Era::Modern, capabilities).await;
     let asked = client.call(tool, json!({})).await.asked();
@@ -69,7 +69,7 @@ async fn ask(stage: &Stage<Shop>, tool: &str) -> (Client, Asked, String) {
     (client, asked, url.strip_prefix("http://localhost:8000").unwrap().to_owned())
 }
 
-async fn result(client: &Client, asked: &Asked) -> String {
+async fn result(client: &Client, asked: &AskedRound) -> String {
     let key = asked.keys()[0].to_owned();
     asked.retry().respond(&key, json!({"action": "accept"})).send(client).await.text()
 }

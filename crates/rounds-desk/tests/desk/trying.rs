@@ -52,6 +52,7 @@ async fn a_changed_state_is_refused_with_one_error_and_its_reason_is_beside_it()
     let refused = stage.submit(&asked, &path, &[("change", "1")]).await;
     refused.shows("Invalid or expired requestState").shows("&quot;reason&quot;: &quot;invalid_request_state&quot;");
     refused.shows("<strong>refused</strong>: the state was changed after it was sealed").shows("<mark>");
+    refused.shows("The real reason: <strong>the state was changed after it was sealed</strong>.");
     let done = stage.submit(&refused, &path, &[("answer", "1"), ("q0.0", "imperial")]).await;
     done.shows("Weather in Oslo: 72°F").shows("Leg 3: Answer");
 }

@@ -1,8 +1,9 @@
 //! What the handler did: how often it ran, what it did once, and why a leg was refused.
 
 use maud::{Markup, html};
-use rounds::observe::Station;
+use rounds::observe::{Refusal, Station};
 
+use super::super::legs::times;
 use crate::{content::Text, recorder::Seen, service::Visit, tried::TriedCall};
 
 pub(super) fn section(visit: Visit<'_>, call: Option<&TriedCall>) -> Markup {
@@ -26,20 +27,19 @@ pub(super) fn section(visit: Visit<'_>, call: Option<&TriedCall>) -> Markup {
     }
 }
 
+/// Why the latest leg was refused.
+pub(super) fn refusal(call: &TriedCall) -> Option<Refusal> {
+    let latest = call.legs().len();
+    call.events.all().iter().filter(|seen| seen.leg == latest).find_map(|seen| match seen.station {
+        Station::Refused(refusal) => Some(refusal),
+        _ => None,
+    })
+}
+
 /// How often the handler ran from its beginning.
 fn runs(seen: &[Seen]) -> usize {
     let count = |station: Station| seen.iter().filter(|seen| seen.station == station).count();
     count(Station::Started).saturating_sub(count(Station::Withheld))
-}
-
-fn times(runs: usize) -> Markup {
-    html! {
-        @match runs {
-            0 => "The handler has not run.",
-            1 => "The handler ran once from its beginning.",
-            runs => { "The handler ran " (runs) " times from its beginning." }
-        }
-    }
 }
 
 /// A station in words. None for those that say nothing here.

@@ -1,6 +1,7 @@
 //! Both sides of the wire: what the client sent, what the server replied, and what the state says.
 
 use maud::{Markup, html};
+use rounds::observe::Refusal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -30,14 +31,20 @@ pub(super) fn section(legs: &[TriedLeg]) -> Markup {
     }
 }
 
-/// How the call stands, in a sentence.
-pub(super) fn outcome(legs: &[TriedLeg]) -> Markup {
+/// How the call stands, in a sentence. A refusal has its real reason beside it, if the server is observed.
+pub(super) fn outcome(legs: &[TriedLeg], reason: Option<Refusal>) -> Markup {
     let Some(leg) = legs.last() else { return html! {} };
     html! {
         @if leg.response.is_none() {
             p .lead { "The handler runs. This page reloads until it has replied." }
         } @else if leg.is_refused() {
-            p .refused { strong { "Refused." } " The client reads “Invalid or expired requestState” and nothing more. The reason is in the server's log, and below." }
+            p .refused {
+                strong { "Refused." } " The client reads “Invalid or expired requestState” and nothing more. "
+                @match reason {
+                    Some(reason) => { "The real reason: " strong { (reason) } "." },
+                    None => "The real reason is in the server's log.",
+                }
+            }
         } @else if let Some(error) = leg.error() {
             p .refused { strong { "Error: " } (Text(error["message"].as_str().unwrap_or_default())) }
         } @else if leg.questions().is_empty() {
