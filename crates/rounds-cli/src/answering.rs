@@ -23,8 +23,10 @@ use crate::{
 /// Who answers.
 #[derive(Debug)]
 pub(crate) enum Who {
+    /// A person at a terminal.
     Person(Terminal),
-    Nobody(Answers),
+    /// The answers that were given as options, because there is no terminal or it is not to be used.
+    Prepared(Answers),
 }
 
 /// Answers the questions of servers of both eras.
@@ -78,7 +80,7 @@ impl Answering {
 
     async fn find(&self, question: AskedQuestion) -> Result<UserAnswer, NoAnswer> {
         match &self.who {
-            Who::Nobody(answers) => {
+            Who::Prepared(answers) => {
                 answers.to(&question)?.ok_or_else(|| NoAnswer::Nothing(Box::new(Unanswered::new(question))))
             }
             Who::Person(terminal) => {
@@ -111,7 +113,7 @@ impl Responder for Answering {
     fn can(&self, kind: QuestionKind) -> bool {
         match &self.who {
             Who::Person(_) => matches!(kind, QuestionKind::Form | QuestionKind::Url),
-            Who::Nobody(answers) => answers.can(kind),
+            Who::Prepared(answers) => answers.can(kind),
         }
     }
 

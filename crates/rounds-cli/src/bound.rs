@@ -110,17 +110,22 @@ pub(crate) struct Events<B> {
     /// Length so far of the current event and of its last line, without line ends.
     event: u64,
     line: u64,
+    /// Whether the last byte was a carriage return. A line feed after it ends the same line.
+    returned: bool,
 }
 
 impl<B> Events<B> {
     pub(crate) fn new(body: B, bound: Bound) -> Self {
-        Self { body, bound, event: 0, line: 0 }
+        Self { body, bound, event: 0, line: 0, returned: false }
     }
 
-    /// An event ends with an empty line. A carriage return before a line feed counts as one more empty line, which is
-    /// harmless.
-    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// An event ends with an empty line.
+    pub(crate) fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
         for line in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let returned = std::mem::replace(&mut self.returned, line.last() == Some(&b'\r'));
+            if returned && line == b"\n" {
+                continue;
+            }
             self.line += line.len() as u64;
             self.bound.check(self.event + self.line)?;
             if let Some(b'\n' | b'\r') = line.last() {
@@ -239,7 +244,12 @@ mod tests {
         {
             assert_eq!(events(fit).await.unwrap(), fit);
         }
-        for long in ["data: 123456789012345\n\n", "data: 12345\ndata: 12345\n", ": ping\n\ndata: 123456789012345"] {
+        for long in [
+            "data: 123456789012345\n\n",
+            "data: 12345\ndata: 12345\n",
+            "data: 12345\r\ndata: 12345\r\n",
+            ": ping\n\ndata: 123456789012345",
+        ] {
             events(long).await.unwrap_err();
         }
     }

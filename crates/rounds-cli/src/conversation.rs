@@ -102,7 +102,7 @@ impl Conversation {
     fn who(&self) -> Result<Who, Failure> {
         let answers = &self.options.answers;
         if answers.is_given() || self.save.is_some() || !terminal::is_there() {
-            return Ok(Who::Nobody(answers.load()?));
+            return Ok(Who::Prepared(answers.load()?));
         }
         Ok(Who::Person(Terminal::new()))
     }
@@ -117,7 +117,7 @@ impl Conversation {
         };
         match who {
             _ if self.trust => Ok(()),
-            Who::Nobody(_) => Err(Failure::Usage(format!("the file says that this {does}; allow it with --trust"))),
+            Who::Prepared(_) => Err(Failure::Usage(format!("the file says that this {does}; allow it with --trust"))),
             Who::Person(person) => agreed(person, &format!("The file says that this {does}. Continue?")).await,
         }
     }
@@ -205,7 +205,7 @@ impl Conversation {
     }
 
     fn print_outcome(&self, outcome: &DriveOutcome, answering: &Answering) -> Result<ExitCode, Failure> {
-        if let Who::Nobody(answers) = answering.who() {
+        if let Who::Prepared(answers) = answering.who() {
             for name in answers.unused() {
                 answering
                     .status
@@ -274,7 +274,7 @@ async fn interrupted_at(connection: &Connection, answering: &Answering) -> Halt 
     answering.status.stop();
     let cancels = match answering.who() {
         Who::Person(person) => person.agrees("Cancel the task at the server, too?", false).await.unwrap_or(false),
-        Who::Nobody(_) => false,
+        Who::Prepared(_) => false,
     };
     if !cancels {
         let id = clean::short(pending.task_id().unwrap_or_default(), 80);
@@ -325,7 +325,7 @@ async fn sent_again(start: &Start, who: &Who) -> Result<(), Failure> {
 
 /// Reopens the answered questions for which a newer answer was given.
 fn reopened(mut start: Start, who: &Who) -> Start {
-    if let (Start::Pending(pending), Who::Nobody(answers)) = (&mut start, who) {
+    if let (Start::Pending(pending), Who::Prepared(answers)) = (&mut start, who) {
         let again = pending.questions().iter().filter(|question| answers.is_about(question));
         let again: Vec<_> = again.map(|question| question.key().to_owned()).collect();
         for key in again {

@@ -4,7 +4,7 @@ use crate::Failure;
 
 /// The failure of an option whose feature is missing. It says how to get a build with that feature.
 #[cfg_attr(
-    all(feature = "redis", feature = "sql", feature = "tls", not(test)),
+    all(feature = "metrics", feature = "redis", feature = "sql", feature = "tls", not(test)),
     expect(dead_code, reason = "nothing is left out")
 )]
 pub(crate) fn missing(option: &str, feature: &str) -> Failure {

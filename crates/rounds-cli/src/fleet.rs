@@ -8,7 +8,7 @@ use std::{
 
 use gallery::{Airline, Counted, Gallery, PRICE};
 use redis::{
-    ErrorKind, FromRedisValue, Pipeline, RedisError, ServerErrorKind,
+    FromRedisValue, Pipeline, RedisError,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use rounds::{FlowError, RoundsBuilder, time::BoxFuture};
@@ -18,6 +18,9 @@ use crate::store_options::{StoreOptions, set};
 
 /// Timeout of the airline's calls to Redis.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Timeout of its connection, which takes several round trips.
+const CONNECTING: Duration = Duration::from_secs(5);
 
 /// The gallery as one instance of a fleet. All keys in Redis begin with the prefix.
 pub(crate) async fn join(
@@ -50,7 +53,7 @@ pub(crate) async fn join(
 /// was attempted.
 struct SharedAirline {
     address: RedisAddress,
-    /// None before the first call, and after one that failed because this is not the primary any more.
+    /// None before the first call, and after one that failed: this may not be the primary any more.
     connection: Mutex<Option<ConnectionManager>>,
     quotes: String,
     charges: String,
@@ -67,7 +70,9 @@ impl SharedAirline {
     /// Runs the commands as one transaction.
     async fn write<T: FromRedisValue>(&self, pipeline: &Pipeline) -> Result<T, FlowError> {
         let written = async { pipeline.query_async(&mut self.connection().await?).await }.await;
-        if written.as_ref().is_err_and(is_no_primary) {
+        if written.is_err() {
+            // A manager opens its connection again only when it breaks. A primary that was demoted keeps it open, and refuses
+            // a transaction with one of several errors.
             *self.current() = None;
         }
         written.map_err(FlowError::retry)
@@ -78,10 +83,10 @@ impl SharedAirline {
             return Ok(connection.clone());
         }
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(PATIENCE))
+            .set_connection_timeout(Some(CONNECTING))
             .set_response_timeout(Some(PATIENCE))
             .set_number_of_retries(1);
-        let primary = self.address.client(PATIENCE).await?;
+        let primary = self.address.client(CONNECTING).await?;
         let connection = ConnectionManager::new_lazy_with_config(primary, config)?;
         *self.current() = Some(connection.clone());
         Ok(connection)
@@ -90,13 +95,6 @@ impl SharedAirline {
     fn current(&self) -> MutexGuard<'_, Option<ConnectionManager>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether this connection may lead to a Redis that does not write any more. A manager opens its connection again only when
-/// it breaks: without this, it would stay with a primary that was demoted for as long as that runs.
-fn is_no_primary(error: &RedisError) -> bool {
-    let kinds = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown];
-    error.is_io_error() || kinds.iter().any(|kind| error.kind() == ErrorKind::Server(*kind))
 }
 
 impl Airline for SharedAirline {

@@ -7,6 +7,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `desk` | the desk at the root of `rounds serve --http` |
+//! | `metrics` | `rounds serve --metrics`: metrics for Prometheus |
 //! | `redis` | `rounds serve --redis`: several instances that share a Redis |
 //! | `sql` | `rounds serve --data` and `--store` with SQLite and Postgres; it needs Rust 1.94 |
 //! | `tls` | `https://` URLs for `rounds call` and `rounds resume`, and `rediss://` URLs for `rounds serve` |
@@ -28,12 +29,17 @@ mod features;
 #[cfg(feature = "redis")]
 mod fleet;
 mod flows;
+#[doc(hidden)]
+pub mod fuzz;
 mod halt;
 mod http;
 mod keys;
 mod limits;
 mod list;
 mod log;
+mod memory_options;
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
+mod metrics;
 mod pair;
 mod person;
 mod private;

@@ -64,7 +64,7 @@ pub(crate) async fn list(options: Options) -> Result<ExitCode, Failure> {
         (None, Some(url)) => Address::url(url)?,
         (None, None) => return Err(Failure::Usage("the URL is missing: write it, or use --stdio COMMAND".to_owned())),
     };
-    let (answering, _) = Answering::new(Who::Nobody(Answers::none()), Status::new(None, false), None);
+    let (answering, _) = Answering::new(Who::Prepared(Answers::none()), Status::new(None, false), None);
     let bound = Bound::new(options.response_limit);
     let bearer = options.bearer.as_deref();
     let listed = async {

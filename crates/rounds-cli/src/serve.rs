@@ -34,6 +34,8 @@ use crate::{
     ending::{self, Signals},
     keys::AUDIENCE,
     limits::LimitOptions,
+    memory_options::MemoryOptions,
+    metrics::MetricParts,
     reload::Reload,
     store::StoreUrl,
     store_options::StoreOptions,
@@ -70,9 +72,6 @@ Three instances of one server, any of which can serve any leg (or with --store p
 
 /// The path of the MCP endpoint. Probes and the desk have all others.
 const PATH: &str = "/mcp";
-
-/// How long requests in flight may continue after the server has drained.
-const IN_FLIGHT: Duration = Duration::from_secs(3);
 
 /// Where and how to serve.
 #[derive(Debug, Args)]
@@ -136,6 +135,15 @@ pub(crate) struct Options {
     /// waits or when this time has passed; a second signal ends it at once.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse, verbatim_doc_comment)]
     drain: Duration,
+    /// How long requests in flight may continue after the server has drained
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration::parse, hide_short_help = true)]
+    in_flight: Duration,
+    /// Serve metrics for Prometheus at /metrics, or at an address of their own with --metrics=ADDR
+    ///
+    /// They are served for requests to an IP address, to localhost and to each --host. Let only your scraper reach
+    /// them: they name the tools and say how much each is used.
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "", verbatim_doc_comment)]
+    metrics: Option<String>,
     /// Lease duration: how long an instance may go without renewing its claim on a leg
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     lease: Duration,
@@ -150,6 +158,15 @@ pub(crate) struct Options {
     /// How long a flow may take in total
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     flow_deadline: Duration,
+    /// How long the record of a flow is kept after the flow has ended
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration::parse, hide_short_help = true)]
+    keep_flows: Duration,
+    /// How long a request waits for a decision that is made elsewhere, before its client has to send it again
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration::parse, hide_short_help = true)]
+    elsewhere_hold: Duration,
+    /// How many rounds clients allow; a call that waits for a decision ends with a reference one round before
+    #[arg(long, value_name = "NUMBER", default_value_t = Elsewhere::ROUNDS, hide_short_help = true)]
+    elsewhere_rounds: u32,
     /// Take the principal from this HTTP header; without the header the request has no principal
     ///
     /// The header is not verified: use it to try out what happens when another principal presents a state.
@@ -169,6 +186,8 @@ pub(crate) struct Options {
     limits: LimitOptions,
     #[command(flatten)]
     store_options: StoreOptions,
+    #[command(flatten)]
+    memory: MemoryOptions,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -200,15 +219,21 @@ pub(crate) async fn serve(options: Options) -> Result<(), Failure> {
     crate::log::to_stderr(options.instance.as_deref())?;
     let data = options.data.as_deref().map(Data::open).transpose()?;
     let key_file = options.key_file.clone().or_else(|| data.as_ref().map(Data::keys));
-    let desk = options.desk();
-    let server = options.build(key_file.as_deref(), data.as_ref().map(Data::store), desk.as_ref()).await?;
+    let (desk, metrics) = (options.desk(), options.metrics().await?);
+    let data = data.as_ref().map(Data::store);
+    let server = options.build(key_file.as_deref(), data, desk.as_ref(), metrics.as_ref()).await?;
     // Before the server is announced, so that no signal is missed.
     if let Some(file) = key_file {
         Reload::listen(file)?.start(server.clone());
     }
     match options.http.clone() {
-        Some(address) => options.serve_http(server, desk, address).await,
-        None => serve_stdio(server, options.drain).await,
+        Some(address) => options.serve_http(server, desk, metrics, address).await,
+        None => {
+            if let Some(metrics) = &metrics {
+                metrics.announce();
+            }
+            serve_stdio(server, options.drain).await
+        }
     }
 }
 
@@ -218,22 +243,39 @@ impl Options {
         (self.http.is_some() && !self.no_desk).then(DeskParts::default)
     }
 
+    fn elsewhere(&self) -> Elsewhere {
+        Elsewhere::new().hold(self.elsewhere_hold).rounds(self.elsewhere_rounds).result_tool()
+    }
+
+    /// What the metrics need, if they are wanted.
+    async fn metrics(&self) -> Result<Option<MetricParts>, Failure> {
+        match self.metrics.as_deref() {
+            None => Ok(None),
+            Some("") if self.stdio => Err(Failure::Usage(
+                "--metrics needs an address with --stdio, because there is no other: --metrics=127.0.0.1:9090"
+                    .to_owned(),
+            )),
+            Some(address) => MetricParts::new(address, &self.host, self.any_host).await.map(Some),
+        }
+    }
+
     async fn build(
         &self,
         key_file: Option<&Path>,
         data: Option<StoreUrl>,
         desk: Option<&DeskParts>,
+        metrics: Option<&MetricParts>,
     ) -> Result<Rounds<Gallery>, Failure> {
         let audience = self.audience.as_deref();
         let mut builder = match self.store.as_ref().or(data.as_ref()) {
-            None => gallery::rounds(),
+            None => self.memory.join(),
             Some(store) => {
                 let instance = self.instance.as_deref().unwrap_or(AUDIENCE);
                 store.join(audience.unwrap_or(AUDIENCE), instance, &self.store_options).await?
             }
         };
         // So that `refund_large` can ask, also where nothing outlasts the process.
-        builder = builder.register().elsewhere(Elsewhere::new().result_tool());
+        builder = builder.register_for(self.keep_flows).elsewhere(self.elsewhere());
         builder = builder.round_lifetime(self.round_lifetime).flow_deadline(self.flow_deadline);
         builder = builder.limits(self.limits.limits().with_lease(self.lease)).format(self.format.into());
         if let Some(file) = key_file {
@@ -251,6 +293,9 @@ impl Options {
         if let Some(desk) = desk {
             builder = desk.prepare(builder);
         }
+        if let Some(metrics) = metrics {
+            builder = metrics.prepare(builder);
+        }
         Ok(builder.build()?)
     }
 
@@ -258,6 +303,7 @@ impl Options {
         self,
         server: Rounds<Gallery>,
         desk: Option<DeskParts>,
+        metrics: Option<MetricParts>,
         address: String,
     ) -> Result<(), Failure> {
         let (listener, local) = bind(address).await?;
@@ -267,6 +313,9 @@ impl Options {
         let config = Hosts { named: self.host, any: self.any_host }.configure(config, local)?;
         let desk = desk.and_then(|desk| desk.open(&server, local));
         announce(local);
+        if let Some(metrics) = &metrics {
+            metrics.announce();
+        }
         if desk.is_some() {
             crate::desk::announce(local);
         }
@@ -276,7 +325,11 @@ impl Options {
             Some(_) => Port::at_every_path(listener),
             None => Port::new(listener, PATH),
         };
-        let port = self.crowd.set_up(port.with_drain(IN_FLIGHT)).with_probes(Probes::new(health.clone()));
+        let port = self.crowd.set_up(port.with_drain(self.in_flight)).with_probes(Probes::new(health.clone()));
+        let port = match metrics {
+            Some(metrics) => metrics.set_up(port),
+            None => port,
+        };
         let stack = match self.http_stack {
             HttpStack::Rounds => Stack::Rounds(self.crowd.limit(Endpoint::new(&server, config))),
             HttpStack::Rmcp => Stack::Rmcp(server.streamable_http(config)),
@@ -347,7 +400,7 @@ fn host(name: &str) -> Result<String, String> {
     }
 }
 
-async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
+pub(crate) async fn bind(address: String) -> Result<(TcpListener, SocketAddr), Failure> {
     let bound = async {
         let listener = TcpListener::bind(&address).await?;
         let local = listener.local_addr()?;

@@ -11,7 +11,7 @@ use rmcp::{
 use rounds::{
     Era, Rounds,
     tasks::Tasks,
-    test::{Asked, Client, Events, InFlight, Leg, Retry},
+    test::{AskedRound, Client, Events, InFlight, Leg, Retry},
 };
 use serde_json::{Value, json};
 use tokio::io::duplex;
@@ -272,7 +272,7 @@ fn yes() -> Value {
     json!({"action": "accept", "content": {"confirm": true}})
 }
 
-fn answered(asked: &Asked, answer: &Value) -> Retry {
+fn answered(asked: &AskedRound, answer: &Value) -> Retry {
     asked.keys().iter().fold(asked.retry(), |retry, key| retry.respond(key, answer.clone()))
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rounds_http::Port;
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -12,7 +13,7 @@ use tokio::{
 use crate::{
     legacy::Session,
     process::{Server, in_time},
-    request::{ask, first, message},
+    request::{METRIC, ask, call, first, message, post, retry, state_of},
 };
 
 #[tokio::test]
@@ -64,4 +65,50 @@ async fn a_connection_that_stays_open_does_not_keep_the_server() {
     // Before the default drain time of a port would have passed.
     let ended = timeout(Port::DRAIN - Duration::from_secs(2), server.ended()).await.expect("three seconds");
     assert_eq!(ended.code, Some(0));
+}
+
+/// A server with a handler that waits for its user, that has got the first signal.
+async fn draining(args: &[&str]) -> (Server, String) {
+    let server = Server::start(args).await;
+    let state = state_of(&post(&server, call("weather_h"), &[]).await.json().await.unwrap());
+    assert_eq!(probe(&server, "/readyz").await, 200);
+    server.signal("TERM").await;
+    in_time("draining", async { while probe(&server, "/readyz").await == 200 {} }).await;
+    (server, state)
+}
+
+/// The status of a probe, for a host that is not served otherwise.
+async fn probe(server: &Server, path: &str) -> u16 {
+    let url = format!("http://{}{path}", server.address());
+    rounds_testkit::http_client().get(url).header("Host", "probe.example").send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn a_draining_server_is_alive_serves_who_waits_and_then_ends() {
+    let (server, state) = draining(&[]).await;
+    assert_eq!(probe(&server, "/livez").await, 200);
+    let refused: Value = post(&server, call("weather_h"), &[]).await.json().await.unwrap();
+    assert_eq!(refused["error"]["data"]["reason"], "retry", "{refused}");
+    let answered: Value = post(&server, retry("weather_h", &state), &[]).await.json().await.unwrap();
+    assert_eq!(answered["result"]["content"][0]["text"], METRIC, "{answered}");
+    let ended = server.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!ended.stderr.contains("were ended"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn when_the_drain_time_is_over_the_log_says_how_many_calls_were_ended() {
+    let (server, _) = draining(&["--drain", "300ms"]).await;
+    let ended = server.ended().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("were ended ended=1"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_a_draining_server_at_once() {
+    let (server, _) = draining(&["--drain", "1h"]).await;
+    server.signal("INT").await;
+    let ended = timeout(Duration::from_secs(2), server.ended()).await.expect("at once");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("a second signal arrived"), "{ended:?}");
 }

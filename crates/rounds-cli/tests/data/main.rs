@@ -139,11 +139,16 @@ async fn what_the_desk_shows_survives_a_restart() {
     server.send(&Call::weather("weather_i")).await;
     let page = server.desk("/").await;
     assert!(page.contains(">weather_i</a>") && page.contains("Which units?"), "{page}");
+    let flow = page.split("href=\"/flows/").nth(1).unwrap().split('"').next().unwrap();
+    let journal = server.desk(&format!("/flows/{flow}/journal")).await;
     server.kill().await;
 
     let server = Server::start(&args).await;
     let page = server.desk("/").await;
     assert!(page.contains(">weather_i</a>") && page.contains("Which units?"), "{page}");
+    let page = server.desk(&format!("/flows/{flow}")).await;
+    assert!(page.contains("Round 1 asks") && page.contains("The handler ran once from its beginning."), "{page}");
+    assert_eq!(server.desk(&format!("/flows/{flow}/journal")).await, journal);
 }
 
 #[tokio::test]

@@ -39,12 +39,6 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Starts an instance, and waits until it is ready.
-    pub(crate) async fn start(store: &str, keys: &Keys, name: &'static str) -> Self {
-        // A short lease, because tests that kill instances wait until it lapses.
-        Self::run(rounds(&["serve", "--lease", "1s", "--tasks-after", "0s"]), store, keys, name).await
-    }
-
     /// Starts this command as one, and waits for it to say that it is ready.
     pub(crate) async fn run(mut command: Command, store: &str, keys: &Keys, name: &'static str) -> Self {
         // The other name of `--store`, which the previous release knows too.
@@ -84,6 +78,12 @@ struct Said {
     ended: bool,
 }
 
+impl Said {
+    fn count(&self, what: &str) -> usize {
+        self.lines.iter().filter(|line| line.contains(what)).count()
+    }
+}
+
 impl Log {
     async fn keep(self, mut lines: Lines<BufReader<ChildStderr>>) {
         while let Ok(Some(line)) = lines.next_line().await {
@@ -99,7 +99,17 @@ impl Log {
 
     /// Waits until it has logged a line this often.
     pub(crate) async fn says(&self, what: &str, times: usize) {
-        self.until(what, |said| said.lines.iter().filter(|line| line.contains(what)).count() >= times).await;
+        self.until(what, |said| said.count(what) >= times).await;
+    }
+
+    /// How often it has logged a line so far.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.0.borrow().count(what)
+    }
+
+    /// All lines so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.borrow().lines.clone()
     }
 
     async fn until(&self, what: &str, is_so: impl FnMut(&Said) -> bool) {

@@ -1,8 +1,9 @@
 //! Redis away: for all instances, or for one.
 
+use rounds_testkit::Cable;
+
 use crate::{
     Fleet, Redis,
-    cable::Cable,
     call::{Call, METRIC, asks_for_a_retry, is_frozen, text},
     in_time,
     instance::Keys,
@@ -34,7 +35,7 @@ async fn stopped_and_started_it_costs_retries_and_no_flow() {
 async fn an_instance_that_is_cut_off_from_redis_serves_nobody_and_comes_back_by_itself() {
     let redis = Redis::start();
     let (url, cable) = (redis.url(), Cable::to(redis.socket()).await);
-    let fleet = Fleet::on(Store::Redis(redis), Keys::new(&[1]), [&cable.url, &url, &url]).await;
+    let fleet = Fleet::on(Store::Redis(redis), Keys::new(&[1]), [&cable.redis_url(), &url, &url]).await;
     let (linear, durable) = (Call::weather("weather_h"), Call::weather("weather_i"));
     let waits = linear.metric(&fleet.send_to(0, &linear).await.unwrap());
     let waits_elsewhere = linear.metric(&fleet.send_to(1, &linear).await.unwrap());

@@ -1,22 +1,46 @@
 //! What the instances of a fleet share, as the tests see it.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use rounds_testkit::{Postgres, Redis};
+use sqlx::{Connection as _, SqliteConnection};
+
+const CHARGES: &str = "SELECT idempotency_key, attempts, flight FROM gallery_charges";
 
 pub(crate) enum Store {
     Redis(Redis),
     Postgres(Postgres),
+    /// A file in a folder of its own, for one host.
+    Sqlite(Folder),
+}
+
+/// A folder that is removed at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The database of the fleet.
-const DATABASE: &str = "postgres";
+pub(crate) const DATABASE: &str = "postgres";
 
 impl Store {
+    pub(crate) fn sqlite() -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sqlite-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self::Sqlite(Folder(folder))
+    }
+
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Redis(redis) => redis.url(),
             Self::Postgres(postgres) => postgres.url(DATABASE),
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.0.join("rounds.db").display()),
         }
     }
 
@@ -24,6 +48,7 @@ impl Store {
         match self {
             Self::Redis(redis) => redis.stop(),
             Self::Postgres(postgres) => postgres.kill(),
+            Self::Sqlite(_) => {}
         }
     }
 
@@ -31,6 +56,24 @@ impl Store {
         match self {
             Self::Redis(redis) => redis.start_again(),
             Self::Postgres(postgres) => postgres.start_again(),
+            Self::Sqlite(_) => {}
+        }
+    }
+
+    /// Stops it: it still accepts requests, but does not answer.
+    pub(crate) fn pause(&self) {
+        match self {
+            Self::Redis(redis) => redis.pause(),
+            Self::Postgres(postgres) => postgres.pause(),
+            Self::Sqlite(_) => {}
+        }
+    }
+
+    pub(crate) fn go_on(&self) {
+        match self {
+            Self::Redis(redis) => redis.go_on(),
+            Self::Postgres(postgres) => postgres.go_on(),
+            Self::Sqlite(_) => {}
         }
     }
 
@@ -46,6 +89,7 @@ impl Store {
                 let sessions = postgres.ask(&self.url(), "SELECT application_name FROM pg_stat_activity");
                 sessions.lines().any(|session| session.starts_with(&format!("rounds {name}-")))
             }
+            Self::Sqlite(_) => false,
         }
     }
 
@@ -63,6 +107,7 @@ impl Store {
                 let last = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM rounds_messages_number_seq";
                 postgres.ask(&self.url(), last).parse().unwrap()
             }
+            Self::Sqlite(_) => 0,
         }
     }
 
@@ -74,8 +119,13 @@ impl Store {
                 let attempts: HashMap<String, u64> = redis.ask("HGETALL", &[b"gallery:{airline}:attempts"]).await;
                 flights.into_iter().map(|(key, flight)| (key.clone(), (flight, attempts[&key]))).collect()
             }
+            Self::Sqlite(_) => {
+                let mut file = SqliteConnection::connect(&self.url()).await.unwrap();
+                let rows = sqlx::query_as::<_, (String, i64, String)>(CHARGES).fetch_all(&mut file).await.unwrap();
+                rows.into_iter().map(|(key, attempts, flight)| (key, (flight, attempts.unsigned_abs()))).collect()
+            }
             Self::Postgres(postgres) => {
-                let rows = postgres.ask(&self.url(), "SELECT idempotency_key, attempts, flight FROM gallery_charges");
+                let rows = postgres.ask(&self.url(), CHARGES);
                 let row = |line: &str| {
                     let mut columns = line.splitn(3, '|').map(str::to_owned);
                     let (key, attempts) = (columns.next().unwrap(), columns.next().unwrap().parse().unwrap());

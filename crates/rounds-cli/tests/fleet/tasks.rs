@@ -15,6 +15,7 @@ use crate::{
     Fleet,
     airline::{FLIGHTS, check_the_books, until},
     call::{Call, text},
+    fleet::Instances,
     in_time, task,
 };
 
@@ -63,7 +64,7 @@ async fn a_thousand_tasks_with_kills_are_charged_once_each_and_none_is_lost(flee
 
 impl task::Airline for Fleet {
     async fn send(&self, call: Call) -> Value {
-        self.send(&call).await
+        Instances::send(self, &call).await
     }
 }
 

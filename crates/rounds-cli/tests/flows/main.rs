@@ -35,20 +35,19 @@ impl Stage {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("keys"), rounds(&["keygen"]).output().unwrap().stdout).unwrap();
         std::fs::set_permissions(folder.join("keys"), std::fs::Permissions::from_mode(0o600)).unwrap();
-        let keys = folder.join("keys").display().to_string();
-        let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--store", &store, "--key-file", &keys])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-        let url = loop {
-            let line = lines.next().expect("the server says where it listens").unwrap();
-            if let Some(url) = line.strip_prefix("listening on ") {
-                break url.to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
+        let (server, url) = serve(&store, &folder.join("keys").display().to_string());
         Self { store, folder, server, url }
+    }
+
+    /// Ends the server without a warning.
+    fn kill(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+
+    /// Starts a server in its place.
+    fn restart(&mut self) {
+        (self.server, self.url) = serve(&self.store, &self.file("keys"));
     }
 
     fn file(&self, name: &str) -> String {
@@ -73,6 +72,23 @@ impl Stage {
         assert!(output.status.success(), "{}", said(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
+}
+
+/// Starts a server, and returns its address.
+fn serve(store: &str, keys: &str) -> (Child, String) {
+    let mut server = rounds(&["serve", "--http", "127.0.0.1:0", "--lease", "1s", "--store", store, "--key-file", keys])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let url = loop {
+        let line = lines.next().expect("the server says where it listens").unwrap();
+        if let Some(url) = line.strip_prefix("listening on ") {
+            break url.to_owned();
+        }
+    };
+    std::thread::spawn(move || lines.for_each(drop));
+    (server, url)
 }
 
 impl Drop for Stage {
@@ -170,6 +186,32 @@ fn a_question_is_decided_from_another_process_once_and_by_its_rule() {
     assert!(fetched.contains("Refund of ORD-7002 denied by grace: too much."), "{fetched}");
     let unknown = said(&stage.flows(&["decide", &"0".repeat(32), "--approve", "--as", "grace"]));
     assert!(unknown.contains("there is no flow"), "{unknown}");
+}
+
+#[test]
+fn an_approved_refund_happens_after_a_restart_although_no_client_comes_back() {
+    let mut stage = Stage::set("alone", "sqlite:{folder}/rounds.db");
+    let call = |stage: &Stage, tool: &str, arguments: &[&str]| {
+        said(&rounds(&[&["call", &stage.url, tool], arguments].concat()).output().unwrap())
+    };
+    let told = call(&stage, "refund_large", &["order_id=ORD-7002", "amount:=900"]);
+    let (_, reference) = told.split_once("The reference of this call is ").expect(&told);
+    let reference = format!("reference={}", reference.split('.').next().unwrap());
+    let id = stage.listed(&["--status", "waiting"])[0]["id"].as_str().unwrap().to_owned();
+    stage.kill();
+    let approved = said(&stage.flows(&["decide", &id, "--approve", "--as", "grace"]));
+    assert_eq!(approved, "approved by grace: Refund 900 of ORD-7002?\n");
+    stage.restart();
+    let began = std::time::Instant::now();
+    while stage.listed(&["--status", "completed"]).is_empty() {
+        assert!(began.elapsed().as_secs() < 40, "it does not go on");
+    }
+    stage.kill();
+    stage.restart();
+    let fetched = call(&stage, "flow_result", &[&reference]);
+    assert!(fetched.contains("Refunded 900 of ORD-7002, approved by grace."), "{fetched}");
+    let shown: Value = serde_json::from_slice(&stage.flows(&["show", &id, "--json"]).stdout).unwrap();
+    assert_eq!(shown["details"]["rounds"][0]["effects"].as_array().unwrap().len(), 1, "{shown}");
 }
 
 #[test]
