@@ -52,7 +52,7 @@ async function play(flow) {
 }
 
 const [era, , url] = process.argv.slice(2);
-const walked = flows(era).filter(({ tool }) => ['weather_e', 'weather_h', 'book_flight'].includes(tool));
+const walked = flows(era).filter(({ tool }) => ['weather_e', 'weather_h', 'book_flight', 'delete_all'].includes(tool));
 try {
     const connected = await json('connect', url, '--transport', 'http', '--era', era, '--elicit', 'form', '--connection', 'c');
     assert.equal(connected.protocolEra, era);

@@ -98,7 +98,8 @@ impl Venv {
             self.create()?;
         }
         let mut pip = self.python();
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+        // The files list every package. FastMCP 4.1.4 wants a newer certifi than indexes may have, and does not import it.
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"]);
         run(pip.arg(&self.pin.wanted)).map_err(|problem| {
             format!(
                 "{problem}: the packages of {} are missing, and pip needs an index that it can reach to fetch them (`pip \

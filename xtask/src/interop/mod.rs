@@ -29,7 +29,7 @@ use crate::step::Step;
 
 /// Each walk through the gallery: the client, the era, the transport and the script. A further pairing is a further
 /// entry.
-const WALKS: [(Peer, Era, Transport, &str); 18] = [
+const WALKS: [(Peer, Era, Transport, &str); 20] = [
     (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Stdio, "typescript/modern.mjs"),
     (Peer::TypeScript, Era::Modern, Transport::Http, "typescript/byhand.mjs"),
@@ -47,13 +47,16 @@ const WALKS: [(Peer, Era, Transport, &str); 18] = [
     (Peer::Python, Era::Legacy, Transport::Stdio, "python/modern.py"),
     (Peer::PythonLegacy, Era::Legacy, Transport::Http, "python/legacy.py"),
     (Peer::PythonLegacy, Era::Legacy, Transport::Stdio, "python/legacy.py"),
+    (Peer::FastMcp, Era::Modern, Transport::Http, "python/fastmcp_client.py"),
+    (Peer::FastMcp, Era::Modern, Transport::Stdio, "python/fastmcp_client.py"),
     (Peer::Mcpdo, Era::Modern, Transport::Http, "mcpdo/walk.mjs"),
 ];
 
 /// Servers that are written with an SDK.
-const THEIRS: [(Peer, Era, &str); 4] = [
+const THEIRS: [(Peer, Era, &str); 5] = [
     (Peer::TypeScript, Era::Modern, "typescript/server.mjs"),
     (Peer::Python, Era::Modern, "python/server.py"),
+    (Peer::FastMcp, Era::Modern, "python/fastmcp_server.py"),
     (Peer::TypeScriptLegacy, Era::Legacy, "typescript/server_legacy.mjs"),
     (Peer::PythonLegacy, Era::Legacy, "python/server_legacy.py"),
 ];
@@ -149,8 +152,9 @@ impl Interop {
         }
     }
 
-    fn venvs(&self) -> [Venv; 2] {
-        [Venv::of(&self.folder, "requirements.txt"), Venv::of(&self.folder, "requirements-legacy.txt")]
+    fn venvs(&self) -> [Venv; 3] {
+        ["requirements.txt", "requirements-legacy.txt", "requirements-fastmcp-tasks.txt"]
+            .map(|requirements| Venv::of(&self.folder, requirements))
     }
 
     /// Runs the conformance suite against the server that was written for it.

@@ -13,6 +13,8 @@ pub(super) enum Peer {
     ExtTasks,
     Python,
     PythonLegacy,
+    /// FastMCP with `fastmcp-tasks`, in Python.
+    FastMcp,
     Mcpdo,
     Rmcp,
 }
@@ -46,6 +48,8 @@ impl Peer {
             (Self::ExtTasks, _) => "the TypeScript task client",
             (Self::Python | Self::PythonLegacy, Side::Client) => "the Python SDK's client",
             (Self::Python | Self::PythonLegacy, Side::Server) => "the Python SDK's server",
+            (Self::FastMcp, Side::Client) => "FastMCP's task client",
+            (Self::FastMcp, Side::Server) => "FastMCP's task server",
             (Self::Mcpdo, _) => "mcpdo, of the Inspector",
             (Self::Rmcp, _) => "rmcp's client",
         }
@@ -55,6 +59,7 @@ impl Peer {
     pub(super) fn language(self) -> &'static str {
         match self {
             Self::Python | Self::PythonLegacy => "python",
+            Self::FastMcp => "fastmcp",
             _ => "typescript",
         }
     }
@@ -71,18 +76,20 @@ impl Peer {
             Self::Python => interop.venvs()[0].version("mcp"),
             Self::Rmcp => locked(&interop.folder.join("../Cargo.lock"), "rmcp"),
             Self::PythonLegacy => interop.venvs()[1].version("mcp"),
+            Self::FastMcp => interop.venvs()[2].version("fastmcp-tasks"),
         }
     }
 
     /// A script of ours, run with the packages that are installed for the peer. For rmcp it is a program of ours.
     pub(super) fn command(self, interop: &Interop, script: &str) -> Command {
-        let [modern, legacy] = interop.venvs();
+        let [modern, legacy, fastmcp] = interop.venvs();
         let mut command = match self {
             Self::Suite | Self::TypeScript | Self::TypeScriptLegacy | Self::ExtTasks | Self::Mcpdo => {
                 interop.npm.node()
             }
             Self::Python => modern.python(),
             Self::PythonLegacy => legacy.python(),
+            Self::FastMcp => fastmcp.python(),
             Self::Rmcp => return Command::new(interop.built.join(script)),
         };
         command.arg(interop.folder.join(script));

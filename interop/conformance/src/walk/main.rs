@@ -1,7 +1,7 @@
 //! Our client with a server that is written with another SDK, or by hand: every flow of `interop/servers.json`.
 //!
-//! Its arguments are the server, the era and its address: `typescript`, `python` or `lowlevel`; `modern` or `legacy`; and
-//! then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
+//! Its arguments are the server, the era and its address: `typescript`, `python`, `lowlevel` or `fastmcp`, whose calls become
+//! tasks; `modern` or `legacy`; and then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
 
 mod flows;
 mod person;
@@ -32,9 +32,10 @@ type Client = RunningService<RoleClient, Host<Arc<Person>>>;
 async fn main() -> Result<(), BoxError> {
     let args: Vec<String> = env::args().skip(1).collect();
     let [server, era, transport, first, rest @ ..] = &args[..] else {
-        return Err("usage: typescript|python|lowlevel modern|legacy http URL|stdio PROGRAM ARGUMENT...".into());
+        return Err("usage: typescript|python|lowlevel|fastmcp modern|legacy http URL|stdio PROGRAM ARGUMENT...".into());
     };
-    let person = Arc::<Person>::default();
+    let tasks = server == "fastmcp";
+    let person = Arc::new(Person::new(tasks));
     let (client, process) = connect(person.clone(), transport, first, rest).await?;
     let spoken = Server::from(&client).era();
     let modern = spoken == Era::Modern;
@@ -43,15 +44,17 @@ async fn main() -> Result<(), BoxError> {
     for flow in &flows {
         drive_through(&client, &person, flow).await?;
         if modern {
-            by_hand(&client, flow).await?;
+            by_hand(&client, Person::new(tasks), flow).await?;
         }
         writeln!(io::stdout(), "  {flow}")?;
     }
     client.cancel().await?;
     drop(process);
-    let further =
-        if modern { "; the same by hand, with each question saved and loaded; changed states refused" } else { "" };
-    let how = if modern { "`drive`" } else { "pushed questions" };
+    let (how, further) = match (modern, tasks) {
+        (_, true) => ("`drive` of tasks", "; the same by hand, with each poll saved and loaded; changed ids refused"),
+        (true, _) => ("`drive`", "; the same by hand, with each question saved and loaded; changed states refused"),
+        (false, _) => ("pushed questions", ""),
+    };
     writeln!(io::stdout(), "exercised: {how}, {} flows through {} tools{further}", flows.len(), tools(&flows))?;
     Ok(())
 }
@@ -70,7 +73,9 @@ async fn connect(
     first: &str,
     rest: &[String],
 ) -> Result<(Client, Option<Child>), BoxError> {
+    let tasks = person.is_asked_through_tasks();
     let host = Host::new(person).at(first);
+    let host = if tasks { host.with_tasks() } else { host };
     if transport == "http" {
         rounds_testkit::install_crypto();
         return Ok((host.connect(StreamableHttpClientTransport::from_uri(first)).await?, None));
@@ -94,20 +99,25 @@ async fn drive_through(client: &Client, person: &Person, flow: &Flow) -> Result<
 }
 
 /// Like a process that keeps a question for later: every round is saved and loaded.
-async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
-    let person = Person::default();
+async fn by_hand(client: &Client, person: Person, flow: &Flow) -> Result<(), BoxError> {
     person.meets(flow);
+    let mut polled = false;
     let mut sent = Call::tool(&flow.tool, flow.arguments.clone()).send(client).await?;
     loop {
         let saved = match sent {
             Sent::Done(done) => {
                 check(flow, &done)?;
+                expect(&polled, &person.is_asked_through_tasks(), "whether it was a task")?;
                 return person.was_asked_everything();
             }
             Sent::Asks(pending) | Sent::Later(pending) => pending.to_json(),
             other => return Err(format!("{flow}: expected a result, got {other:?}").into()),
         };
         let mut pending = Pending::from_json(&saved)?;
+        polled |= pending.task_id().is_some();
+        if let Some(pause) = pending.poll_after().filter(|_| pending.questions().is_empty()) {
+            tokio::time::sleep(pause).await;
+        }
         for question in pending.questions().to_vec() {
             pending.answer(question.key(), person.says(&question)?)?;
         }
@@ -116,16 +126,17 @@ async fn by_hand(client: &Client, flow: &Flow) -> Result<(), BoxError> {
     }
 }
 
-/// A changed state must be rejected, and the client must recognise the rejection.
+/// A changed state, or a changed id of a task, must be rejected, and the client must recognise the rejection.
 async fn is_refused(client: &Client, flow: &Flow, pending: &Pending) -> Result<(), BoxError> {
     let mut saved: Value = serde_json::from_str(&pending.to_json())?;
-    let state = saved["state"].as_str().ok_or_else(|| format!("{flow}: there is no state"))?;
+    let kept = if pending.task_id().is_some() { &mut saved["task"]["id"] } else { &mut saved["state"] };
+    let text = kept.as_str().ok_or_else(|| format!("{flow}: there is no state, and no task"))?;
     // In the middle, because the last character of a base64 text may have unused bits.
-    let (before, rest) = state.split_at(state.len() / 2);
-    saved["state"] = format!("{before}{}{}", if rest.starts_with('A') { 'B' } else { 'A' }, &rest[1..]).into();
+    let (before, rest) = text.split_at(text.len() / 2);
+    *kept = format!("{before}{}{}", if rest.starts_with('A') { 'B' } else { 'A' }, &rest[1..]).into();
     match Pending::from_json(&saved.to_string())?.send(client).await {
         Err(SendError::StateRefused(_)) => Ok(()),
-        other => Err(format!("{flow}: a changed state: {other:?}").into()),
+        other => Err(format!("{flow}: a changed state or id: {other:?}").into()),
     }
 }
 

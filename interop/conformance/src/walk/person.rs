@@ -13,10 +13,21 @@ use rounds::{
 
 use crate::flows::{Asked, Flow};
 
-#[derive(Default)]
-pub(crate) struct Person(Mutex<Vec<BTreeMap<String, Asked>>>);
+pub(crate) struct Person {
+    rounds: Mutex<Vec<BTreeMap<String, Asked>>>,
+    /// Whether it is asked through tasks, which show questions under keys of their own.
+    tasks: bool,
+}
 
 impl Person {
+    pub(crate) fn new(tasks: bool) -> Self {
+        Self { rounds: Mutex::default(), tasks }
+    }
+
+    pub(crate) fn is_asked_through_tasks(&self) -> bool {
+        self.tasks
+    }
+
     pub(crate) fn meets(&self, flow: &Flow) {
         *self.rounds() = flow.rounds.clone();
     }
@@ -26,13 +37,14 @@ impl Person {
         if left.is_empty() { Ok(()) } else { Err(format!("was not asked: {left:?}").into()) }
     }
 
-    /// Answers a question of the current round. A pushed question has no key, and is recognised by its message.
+    /// Answers a question of the current round. A pushed question has no key, and one of a task has another key: both are
+    /// recognised by their message.
     pub(crate) fn says(&self, question: &AskedQuestion) -> Result<UserAnswer, BoxError> {
         let mut rounds = self.rounds();
         let wrong = || format!("asked {:?} under {:?}", question.message(), question.key());
         let round = rounds.iter_mut().find(|round| !round.is_empty()).ok_or_else(wrong)?;
         let is_it = |key: &String, asked: &mut Asked| {
-            asked.asks == question.message() && (question.is_pushed() || key == question.key())
+            asked.asks == question.message() && (self.tasks || question.is_pushed() || key == question.key())
         };
         let key = round.iter_mut().find_map(|(key, asked)| is_it(key, asked).then(|| key.clone())).ok_or_else(wrong)?;
         let said = round.remove(&key).ok_or_else(wrong)?.answer;
@@ -46,7 +58,7 @@ impl Person {
     }
 
     fn rounds(&self) -> MutexGuard<'_, Vec<BTreeMap<String, Asked>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
