@@ -8,9 +8,11 @@ mod claims;
 mod client;
 mod clients;
 mod command;
+mod desk;
 mod durable;
 mod fleet;
 mod flows;
+mod instance;
 mod observing;
 mod parked;
 mod progress;
@@ -35,8 +37,10 @@ const SECTIONS: &[(&str, Measure)] = &[
     ("client", |_| Box::pin(alone(client::measure))),
     ("observing", |_| Box::pin(alone(observing::measure))),
     ("fleet", |_| Box::pin(fleet::measure())),
+    ("instance", |_| Box::pin(alone(instance::measure))),
     ("stores", |_| Box::pin(alone(stores::measure))),
     ("register", |_| Box::pin(alone(register::measure))),
+    ("desk", |_| Box::pin(alone(desk::measure))),
 ];
 
 type Measure = fn(Options) -> Pin<Box<dyn Future<Output = Result<Section, Box<dyn Error>>>>>;

@@ -1,13 +1,17 @@
 //! The server that is counted and measured: the weather tool in a few shapes.
 //!
-//! [`Server`] calls the handler as rmcp does, but without a transport, so that only our own instructions are counted.
+//! [`Server`] calls the handler as rmcp does, but without a transport, so that only our own instructions are counted. A
+//! [`lane::Lane`] calls it over HTTP without a socket. [`kept::Kept`] is a ledger that keeps tasks as a store does.
+
+pub mod kept;
+pub mod lane;
 
 use rmcp::{
     RoleServer, ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
     model::{
-        CallToolRequestParams, CallToolResponse, ClientCapabilities, ElicitationCapability, InputResponses,
-        NumberOrString, ProtocolVersion,
+        CallToolRequestParams, CallToolResponse, ClientCapabilities, GetTaskParams, GetTaskResult, InputResponses,
+        NumberOrString, ProtocolVersion, TaskStatus,
     },
     schemars,
     service::{Peer, RequestContext, RunningService, serve_directly},
@@ -117,6 +121,7 @@ pub struct Server {
     rounds: Rounds<Weather>,
     /// A context needs the peer of a connection.
     connection: RunningService<RoleServer, Rounds<Weather>>,
+    capabilities: ClientCapabilities,
 }
 
 impl Server {
@@ -124,7 +129,13 @@ impl Server {
     pub fn start(rounds: Rounds<Weather>) -> Self {
         let (ours, _) = tokio::io::duplex(64);
         let connection = serve_directly(rounds.clone(), ours, None);
-        Self { rounds, connection }
+        Self { rounds, connection, capabilities: ClientCapabilities::builder().enable_elicitation().build() }
+    }
+
+    /// Its client declares the extension for tasks with each request.
+    pub fn with_tasks(mut self) -> Self {
+        self.capabilities = ClientCapabilities::builder().enable_elicitation().enable_tasks().build();
+        self
     }
 
     /// Calls a tool as a modern client with support for forms.
@@ -133,13 +144,41 @@ impl Server {
     ///
     /// If the call is not well-formed.
     pub async fn call(&self, request: CallToolRequestParams) -> CallToolResponse {
+        self.rounds.call_tool(request, self.context()).await.expect("the call is well-formed")
+    }
+
+    fn context(&self) -> RequestContext<RoleServer> {
         let peer: Peer<RoleServer> = self.connection.peer().clone();
         let mut context = RequestContext::new(NumberOrString::Number(1), peer);
         context.meta.set_protocol_version(ProtocolVersion::V_2026_07_28);
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(ElicitationCapability::default());
-        context.meta.set_client_capabilities(capabilities);
-        self.rounds.call_tool(request, context).await.expect("the call is well-formed")
+        context.meta.set_client_capabilities(self.capabilities.clone());
+        context
+    }
+
+    /// Begins a task, and gives its id when it waits for the units.
+    ///
+    /// # Panics
+    ///
+    /// If the tool does anything else.
+    pub async fn task(&self, tool: &'static str) -> String {
+        let request = CallToolRequestParams::new(tool).with_arguments(rmcp::object!({"location": "Tokyo"}));
+        let id = match self.call(request).await {
+            CallToolResponse::Task(created) => created.task.task_id,
+            other => panic!("expected a task, got {other:?}"),
+        };
+        while self.poll(&id).await.task.task.status != TaskStatus::InputRequired {
+            tokio::task::yield_now().await;
+        }
+        id
+    }
+
+    /// Polls a task.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not know it.
+    pub async fn poll(&self, id: &str) -> GetTaskResult {
+        self.rounds.get_task(GetTaskParams::new(id), self.context()).await.expect("the task is there")
     }
 
     /// Calls the tool that asks nothing.

@@ -10,8 +10,9 @@ use axum::{Router, extract::Request, response::IntoResponse, serve::ListenerExt}
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
-use rounds::Rounds;
+use rounds::{KeyRing, Rounds, RoundsBuilder};
 use rounds_http::{Endpoint, Port};
+use rounds_redis::{RedisLedger, RedisRelay};
 use tokio::net::TcpListener;
 use tower_service::Service;
 
@@ -33,7 +34,11 @@ pub(crate) enum Stack {
     RmcpAtPort,
     /// The gallery, through the endpoint of `rounds-http`, at a [`Port`].
     Endpoint,
-    /// The same in axum.
+    /// The same with its claims in Redis.
+    OnRedis,
+    /// The same with its register in Redis as well.
+    OnRedisWithRegister,
+    /// The gallery, through the endpoint, in axum.
     EndpointInAxum,
     /// The gallery in axum, over rmcp's HTTP service.
     RoundsOverRmcp,
@@ -50,11 +55,13 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Axum,
         Self::Rmcp,
         Self::RmcpAtPort,
         Self::Endpoint,
+        Self::OnRedis,
+        Self::OnRedisWithRegister,
         Self::EndpointInAxum,
         Self::RoundsOverRmcp,
         Self::Durable,
@@ -70,6 +77,8 @@ impl Stack {
             Self::Rmcp => "rmcp",
             Self::RmcpAtPort => "rmcp-at-port",
             Self::Endpoint => "endpoint",
+            Self::OnRedis => "on-redis",
+            Self::OnRedisWithRegister => "on-redis-with-register",
             Self::EndpointInAxum => "endpoint-in-axum",
             Self::RoundsOverRmcp => "rounds-over-rmcp",
             Self::Durable => "durable",
@@ -102,6 +111,14 @@ impl Stack {
             Self::Rmcp => axum(listener, mounted(theirs::service(config)?)).await?,
             Self::RmcpAtPort => Port::new(listener, PATH).serve(theirs::service(config)?, pending()).await,
             Self::Endpoint => Port::new(listener, PATH).serve(Endpoint::new(&gallery()?, config), pending()).await,
+            Self::OnRedis => {
+                let server = on_redis().await?.build()?;
+                Port::new(listener, PATH).serve(Endpoint::new(&server, config), pending()).await;
+            }
+            Self::OnRedisWithRegister => {
+                let server = on_redis().await?.register().build()?;
+                Port::new(listener, PATH).serve(Endpoint::new(&server, config), pending()).await;
+            }
             Self::EndpointInAxum => axum(listener, mounted(Endpoint::new(&gallery()?, config))).await?,
             Self::RoundsOverRmcp => axum(listener, mounted(gallery()?.streamable_http(config))).await?,
             Self::Durable => Port::new(listener, PATH).serve(Endpoint::new(&durable()?, config), pending()).await,
@@ -137,6 +154,14 @@ fn durable() -> Result<Rounds<counts::Weather>, Box<dyn Error>> {
 
 fn told() -> Rounds<Steps> {
     Rounds::new(Steps)
+}
+
+/// One instance of a fleet.
+async fn on_redis() -> Result<RoundsBuilder<gallery::Gallery>, Box<dyn Error>> {
+    let url = env::var(crate::instance::REDIS)?;
+    let (ledger, relay) = (RedisLedger::connect(&url).await?, RedisRelay::connect(&url, "bench").await?);
+    let keys = KeyRing::from_bytes([[7; 32]])?;
+    Ok(gallery::rounds().keys(keys).audience("bench").ledger(ledger).relay(relay))
 }
 
 fn gallery() -> Result<Rounds<gallery::Gallery>, Box<dyn Error>> {
