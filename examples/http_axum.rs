@@ -1,4 +1,4 @@
-//! The server a team would deploy: axum, a sign-in, a principal, shared keys, a health route, a graceful shutdown.
+//! The server a team would deploy: axum, a sign-in, a principal, shared keys, probes, a graceful shutdown.
 //!
 //! ```sh
 //! (umask 077; rounds keygen > keys)
@@ -8,7 +8,7 @@
 //! Every instance gets the same keys. The handler is durable, so an answer may reach another instance than its question
 //! came from, and a deploy ends no flow. Several instances also need a shared ledger: see the guide `deploying`.
 
-use std::{collections::HashMap, env, error::Error, sync::Arc};
+use std::{collections::HashMap, env, error::Error, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -16,7 +16,6 @@ use axum::{
     http::{StatusCode, header},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
-    routing,
 };
 use rmcp::{
     ServerHandler, handler::server::router::tool::ToolRouter, schemars, tool_handler,
@@ -42,18 +41,12 @@ struct Deploy {
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Deploy {}
 
-impl Deploy {
-    /// The effect. It runs once per flow; `key` lets the system behind it detect a repetition after a crash.
-    async fn start(&self, env: &str, key: &str) {
-        eprintln!("deploying to {env}, idempotency key {key}");
-    }
-}
-
 async fn deploy(flow: Durable<Deploy>, Deployment { env }: Deployment) -> Result<String, FlowError> {
     if !flow.confirm(format!("Deploy to {env}?")).await? {
         return Ok(format!("deployment to {env} cancelled"));
     }
-    flow.once("deploy", async |server, key| server.start(&env, key).await).await?;
+    // The effect runs once per flow. The system behind it uses `key` to detect a repetition after a crash.
+    flow.once("deploy", async |_server, key| eprintln!("deploying to {env}, idempotency key {key}")).await?;
     let user = flow.principal().ok_or(FlowError::NoPrincipal)?; // the same on every leg
     Ok(format!("deployed to {env}, as {} said", user.as_str()))
 }
@@ -87,12 +80,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // A server that other machines reach adds `.with_allowed_hosts(["mcp.example.com"])`.
     let config = StreamableHttpServerConfig::default().with_json_response(true);
-    let mcp = Router::new().route_service("/mcp", Endpoint::new(&server, config));
-    let mcp = mcp.layer(from_fn_with_state(Users::new(users), sign_in));
+    let (streams, endpoint) = (config.cancellation_token.clone(), Endpoint::new(&server, config));
+    let probes = endpoint.probes();
+    let mcp = Router::new().route_service("/mcp", endpoint).layer(from_fn_with_state(Users::new(users), sign_in));
+    let router = mcp.route_service("/livez", probes.clone()).route_service("/readyz", probes);
     let listener = TcpListener::bind(env::var("LISTEN")?).await?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
     let mut stop = signal(SignalKind::terminate())?;
-    let router = mcp.route("/livez", routing::get(async || "ok"));
-    axum::serve(listener, router).with_graceful_shutdown(async move { stop.recv().await.unwrap_or_default() }).await?;
-    Ok(())
+    let stop = async move {
+        stop.recv().await;
+        // Calls may end. The streams of legacy clients would stay open for as long as a user thinks, so they are closed.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            streams.cancel();
+        });
+    };
+    Ok(axum::serve(listener, router).with_graceful_shutdown(stop).await?)
 }

@@ -38,7 +38,8 @@ fn goods(order: &str) -> Result<&'static [(&'static str, u32)], FlowError> {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Item(String);
 
-impl Question<Desk> for Item {
+impl Question for Item {
+    type Server = Desk;
     type On = Parameters<Refund>;
 
     fn ask(_desk: &Desk, Parameters(refund): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -54,7 +55,8 @@ impl Question<Desk> for Item {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Restock(bool);
 
-impl Question<Desk> for Restock {
+impl Question for Restock {
+    type Server = Desk;
     type On = Asked<Item>;
 
     fn ask(_desk: &Desk, Asked(Item(item)): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {

@@ -1,7 +1,8 @@
 //! The weather tool in one shape, with what it costs: `cargo run --example weather -- SHAPE [--era modern | legacy]`.
 //!
 //! SHAPE is a file of the gallery, `gallery/src/weather_SHAPE.rs`: a to i, asked, naive or lowlevel. Run it with `naive`
-//! and with `f`, and compare the audits: the handler of either runs twice, and the effect of `f` once.
+//! and with `f`, and compare the last columns: the handler of either runs twice, and the effect of `f` once. The tour,
+//! `cargo run --release`, has a row like this for every shape.
 
 use std::pin::pin;
 
@@ -11,6 +12,9 @@ use rounds::{
 };
 use serde_json::{Value, json};
 
+const SHAPES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "asked", "naive", "lowlevel"];
+const USAGE: &str = "usage: weather SHAPE [--era modern | legacy], where SHAPE is a to i, asked, naive or lowlevel";
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,9 +22,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         [] => Era::Modern,
         [flag, era] if flag == "--era" && era == "modern" => Era::Modern,
         [flag, era] if flag == "--era" && era == "legacy" => Era::Legacy,
-        _ => return Err("usage: weather SHAPE [--era modern | legacy]".into()),
+        _ => return Err(USAGE.into()),
     };
-    let tool = format!("weather_{}", args.first().ok_or("usage: weather SHAPE [--era modern | legacy]")?);
+    let shape = args.first().filter(|shape| SHAPES.contains(&shape.as_str())).ok_or(USAGE)?;
+    let tool = format!("weather_{shape}");
     let events = Events::new();
     let server = gallery::rounds().observe(events.clone()).build()?;
     let client = Client::connect(server.clone(), era, json!({"elicitation": {}})).await;
@@ -37,9 +42,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         leg = finish(&client, retry.start(&client).await, &mut asked).await;
     }
     println!("result:            {}", leg.text());
-    println!("questions:         {asked}");
-    println!("handler runs:      {}", events.runs(&tool));
-    println!("audits:            {}", server.handler().audited().get(&tool).copied().unwrap_or(0));
+    let audited = server.handler().audited().get(&tool).copied().unwrap_or(0);
+    println!("{:<10}{:>8}{:>8}{:>10}", "shape", "asked", "runs", "audited");
+    println!("{shape:<10}{asked:>8}{:>8}{audited:>10}", events.runs(&tool));
     Ok(())
 }
 

@@ -2,18 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
-use std::{env, fs, path::PathBuf, process::Stdio, time::Duration};
+use std::{convert::Infallible, env, fs, future::pending, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient, object,
     service::RunningService,
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
-use rounds::client::{Call, DefaultsOnly, Host, Pending, SendError, Sent, defaults_only};
+use rounds::client::{
+    AskedQuestion, Call, DefaultsOnly, Host, Pending, Responder, SendError, Sent, UserAnswer, defaults_only,
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     net::TcpStream,
     process::{Child, ChildStderr, Command},
+    sync::Notify,
     time::timeout,
 };
 
@@ -53,10 +56,18 @@ impl Server {
     }
 
     async fn client(&self, token: &str) -> Client {
+        self.client_of(Host::new(defaults_only()), token).await
+    }
+
+    async fn client_of<R: Responder + 'static>(
+        &self,
+        host: Host<R>,
+        token: &str,
+    ) -> RunningService<RoleClient, Host<R>> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str()).auth_header(token);
         let transport = StreamableHttpClientTransport::from_config(config);
-        timeout(LONG, Host::new(defaults_only()).connect(transport)).await.unwrap().unwrap()
+        timeout(LONG, host.connect(transport)).await.unwrap().unwrap()
     }
 
     /// The status of a request, and its body.
@@ -116,10 +127,31 @@ async fn a_flow_belongs_to_the_user_who_began_it() {
 }
 
 #[tokio::test]
-async fn a_caller_who_has_not_signed_in_reaches_the_health_route_only() {
+async fn a_caller_who_has_not_signed_in_reaches_the_probes_only() {
     let server = Server::start("unknown").await;
     assert!(server.get("/mcp").await.starts_with("HTTP/1.1 401 "));
-    assert!(server.get("/livez").await.starts_with("HTTP/1.1 200 "));
+    for probe in ["/livez", "/readyz"] {
+        assert!(server.get(probe).await.starts_with("HTTP/1.1 200 "), "{probe}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_ends_while_a_legacy_client_is_asked() {
+    let mut server = Server::start("legacy").await;
+    let thinking = Arc::new(Notify::new());
+    let thinks = {
+        let thinking = thinking.clone();
+        move |_question: AskedQuestion| {
+            thinking.notify_one();
+            pending::<Result<UserAnswer, Infallible>>()
+        }
+    };
+    let client = server.client_of(Host::new(thinks).legacy_only(), "secret-1").await;
+    let call = tokio::spawn(async move { Call::tool("deploy", object!({"env": "prod"})).send(&client).await });
+    timeout(LONG, thinking.notified()).await.unwrap();
+    server.terminate().await;
+    // The client tries for long to find the server again.
+    call.abort();
 }
 
 #[tokio::test]

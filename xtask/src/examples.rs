@@ -15,6 +15,7 @@ const RUNS: &[(&str, &str)] = &[
     ("basic_multiround", "basic_multiround"),
     ("refund_desk", "refund_desk"),
     ("approval", "approval"),
+    ("approval_webhook", "approval_webhook"),
     ("client_dual_path", "client_dual_path"),
     ("client_modern_only", "client_modern_only"),
     ("client_manual", "client_manual"),
@@ -28,7 +29,9 @@ const RUNS: &[(&str, &str)] = &[
     ("weather naive", "weather_naive"),
     ("weather f", "weather_f"),
     ("weather h --era modern", "weather_h"),
+    ("weather h --era legacy", "weather_h_legacy"),
     ("weather e --era legacy", "weather_e_legacy"),
+    ("weather a --era legacy", "weather_a_legacy"),
     ("weather lowlevel --era legacy", "weather_lowlevel_legacy"),
 ];
 
