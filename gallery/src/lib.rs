@@ -45,7 +45,7 @@ use rmcp::{
     service::RequestContext,
     tool, tool_handler, tool_router,
 };
-use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion, tasks::Tasks};
+use rounds::{Legacy, Rounds, RoundsBuilder, asked::FixedQuestion};
 use serde::{Deserialize, Serialize};
 
 use crate::{airline::InMemory, bank::BankInMemory};
@@ -61,10 +61,11 @@ pub fn rounds() -> RoundsBuilder<Gallery> {
     rounds_with(Gallery::new())
 }
 
-/// The same for a gallery that the caller has created.
+/// The same for a gallery that the caller has created. `asks` names a type that tools ask for: if no form could ask for it,
+/// the server would not be built.
 pub fn rounds_with(gallery: Gallery) -> RoundsBuilder<Gallery> {
-    let builder = Rounds::builder(gallery).pushes_for("delete_all").tasks_for("refund_large", Tasks::never());
-    builder.legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push())
+    let builder = Rounds::builder(gallery).pushes_for("delete_all");
+    builder.legacy_for("weather_a", Legacy::push()).legacy_for("weather_lowlevel", Legacy::push()).asks::<Units>()
 }
 
 /// One server with every tool of the gallery.

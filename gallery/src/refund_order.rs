@@ -24,7 +24,8 @@ pub(crate) struct Refund {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Scope(String);
 
-impl Question<Gallery> for Scope {
+impl Question for Scope {
+    type Server = Gallery;
     type On = Parameters<Refund>;
 
     fn ask(_gallery: &Gallery, Parameters(refund): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -40,7 +41,8 @@ impl Question<Gallery> for Scope {
 // What is refunded follows from the scope, so it is never asked for.
 pub(crate) struct Refunded(&'static [Line]);
 
-impl Question<Gallery> for Refunded {
+impl Question for Refunded {
+    type Server = Gallery;
     type On = (Parameters<Refund>, Asked<Scope>);
 
     fn ask(
@@ -56,7 +58,8 @@ impl Question<Gallery> for Refunded {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 pub(crate) struct Restock(bool);
 
-impl Question<Gallery> for Restock {
+impl Question for Restock {
+    type Server = Gallery;
     type On = Asked<Refunded>;
 
     fn ask(_gallery: &Gallery, Asked(Refunded(lines)): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {

@@ -93,7 +93,8 @@
 //! | `server` | yes | everything above |
 //! | `client` | no | the module `client`; alone, it brings no cryptography and no ledger |
 //! | `http` | yes | `Rounds::streamable_http`, and principals that HTTP middleware put into the request |
-//! | `otel` | no | the span of a leg is named for exporters, and continues the trace of its client, from `_meta.traceparent` |
+//! | `metrics` | no | `metrics::Prometheus`: metrics that a scraper fetches |
+//! | `otel` | no | the span of a leg is named for exporters, and continues the trace of its client, from `_meta.traceparent`; `metrics::OpenTelemetry` |
 //! | `test` | no | the module `test`, for tests of your own handlers, and `ledger::suite`, for a ledger of your own |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -110,6 +111,8 @@ pub mod test;
 
 #[cfg(feature = "http")]
 pub use self::server::http;
+#[cfg(any(feature = "metrics", feature = "otel"))]
+pub use self::server::metrics;
 #[cfg(feature = "server")]
 pub use self::server::{
     BuildError, Rounds, RoundsBuilder, confirm, ledger,
@@ -130,7 +133,9 @@ pub mod ask {
 /// Declared questions: the questions of a handler as types, for [`Asked`].
 #[cfg(feature = "server")]
 pub mod asked {
-    pub use crate::server::shape::{DeclaredQuestion, FixedQuestion, Question, QuestionInput};
+    pub use crate::server::shape::{
+        AnyServer, AsServer, AskedBy, DeclaredQuestion, FixedQuestion, Question, QuestionInput, QuestionSet,
+    };
 }
 
 /// Several questions of a [`Durable`] handler in one round, and durable tools with everything that a tool has.
@@ -144,10 +149,12 @@ pub mod durable {
 #[cfg(feature = "server")]
 pub mod elsewhere {
     pub use crate::server::{
-        elsewhere::Elsewhere,
+        elsewhere::{
+            Elsewhere, Notice, Notify, NotifyError, WebhookError, WebhookKey, WebhookKeyError, WebhookSignature,
+        },
         flows::{
-            Approve, DecideError, Decision, DecisionOutcome, ElsewhereKind, QuestionElsewhere, RecordedDecision, Roles,
-            Verdict, Way,
+            Approve, DecideError, Decision, DecisionOutcome, ElsewhereKind, Notified, QuestionElsewhere,
+            RecordedDecision, Roles, Verdict, Way,
         },
         policy::elsewhere::Approvers,
     };
@@ -187,7 +194,10 @@ pub mod keys {
 pub mod observe {
     #[cfg(feature = "server")]
     pub use crate::server::{
-        policy::observe::{Event, Observe, Outcome, Station},
+        policy::{
+            measure::{ClaimCall, ClaimOutcome, Gauges, Limit, Reading, StoreCall},
+            observe::{Event, Observe, Outcome, Station},
+        },
         seal::Refusal,
     };
     pub use crate::shared::kind::{Method, QuestionKind};
@@ -209,7 +219,10 @@ pub mod prompt {
 #[cfg(feature = "server")]
 pub mod register {
     pub use crate::server::{
-        engine::register::details::{FlowDetails, FlowEffect, FlowRound},
+        engine::register::{
+            details::{FlowDetails, FlowEffect, FlowLeg, FlowRound, HandlerPart},
+            journal::{FlowJournal, NoJournal},
+        },
         flows::{FlowQuery, Flows, FlowsError},
         ledger::register::*,
         seal::NotAFlowId,
@@ -231,7 +244,7 @@ pub mod round {
 /// Servers that are a `Service<RoleServer>` of rmcp's and not a `ServerHandler`.
 #[cfg(feature = "server")]
 pub mod service {
-    pub use crate::server::service::AnyService;
+    pub use crate::server::{Wrap, service::AnyService};
 }
 
 /// The parts of [`Steps`].

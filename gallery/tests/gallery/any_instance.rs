@@ -4,7 +4,7 @@ use gallery::Gallery;
 use rounds::{
     KeyRing, Rounds,
     ledger::MemoryLedger,
-    test::{Asked, Client, Retry},
+    test::{AskedRound, Client, Retry},
 };
 use serde_json::json;
 
@@ -72,11 +72,11 @@ fn instance(ledger: &MemoryLedger) -> Rounds<Gallery> {
     gallery::rounds().keys(keys).audience("fleet").ledger(ledger.clone()).build().unwrap()
 }
 
-fn metric(asked: &Asked) -> Retry {
+fn metric(asked: &AskedRound) -> Retry {
     asked.accept("units", json!({"units": "metric"}))
 }
 
-fn kelvin(asked: &Asked) -> Retry {
+fn kelvin(asked: &AskedRound) -> Retry {
     asked.accept("units", json!({"units": "kelvin"}))
 }
 

@@ -1,6 +1,6 @@
 //! Forged input of a client: it cannot mark an effect as run, a step as finished or a question as answered.
 
-use rounds::{Era, test::Asked};
+use rounds::{Era, test::AskedRound};
 use serde_json::{Value, json};
 
 use super::{Visit, decline, shapes::SHAPES};
@@ -16,7 +16,7 @@ fn metric() -> Value {
 }
 
 /// States that no server has sealed, and states that a server has sealed for another request.
-fn forged(asked: &Asked) -> Vec<Value> {
+fn forged(asked: &AskedRound) -> Vec<Value> {
     let state = asked.state();
     let (head, tail) = state.split_at(state.len() / 2);
     let flipped = if tail.starts_with('A') { "B" } else { "A" };

@@ -104,6 +104,8 @@ pub use ready::{
 };
 pub use responder::{BoxError, Responder};
 pub use saved::LoadError;
+#[cfg(feature = "test")]
+pub(crate) use saved::fuzz;
 pub use server::{Origin, Server};
 
 pub use crate::shared::escape::is_harmless;

@@ -153,3 +153,25 @@ impl SavedCall {
         Ok(pending)
     }
 }
+
+/// Reads a server's result, and a saved call, which is saved and read again as the same. For the fuzz targets.
+#[cfg(feature = "test")]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    use super::reply::LegResponse;
+    use crate::shared::kind::Method;
+    let origin = Origin { name: None, version: None, address: None };
+    let received_at = Timestamp::from_millis(0);
+    let context = Arc::new(Context { origin, expires_at: None, received_at, pushed: false, of_task: false });
+    for method in [Method::Tool, Method::Prompt, Method::Resource] {
+        let Ok(result) = serde_json::from_slice(bytes) else { break };
+        let Ok(LegResponse::Asks(asks)) = LegResponse::of(method, result) else { continue };
+        for (key, came) in asks.questions {
+            let Ok(question) = AskedQuestion::read(key, came, context.clone(), None) else { continue };
+            let _ = (question.message(), question.fields(), question.to_raw());
+        }
+    }
+    let Some(pending) = str::from_utf8(bytes).ok().and_then(|text| Pending::from_json(text).ok()) else { return };
+    let saved = pending.to_json();
+    let again = Pending::from_json(&saved).map(|pending| pending.to_json());
+    assert_eq!(again.ok(), Some(saved));
+}

@@ -17,7 +17,9 @@ use super::{
         core::{Core, Entropy, Keys},
         draining::Draining,
         frames::Frames,
+        gauges::gauges,
         handlers::Handlers,
+        measured::MeasuredLedger,
         register::Registering,
         relay::{Inbox, Relay},
         route::Routes,
@@ -59,7 +61,7 @@ pub struct RoundsBuilder<H> {
     pub(super) legacy: Legacy,
     pub(super) legacy_for: HashMap<String, Legacy>,
     pub(super) pushes: Pushes,
-    pub(super) observers: Vec<Box<dyn Observe>>,
+    pub(super) observers: Vec<Arc<dyn Observe>>,
     pub(super) confirm: Option<Confirm>,
     /// The first declared type that no form can ask for.
     pub(super) unaskable: Option<FormTypeError>,
@@ -397,7 +399,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
 
     /// Adds an observer. The one that writes `tracing` events and spans is always present.
     pub fn observe(mut self, observer: impl Observe) -> Self {
-        self.observers.push(Box::new(observer));
+        self.observers.push(Arc::new(observer));
         self
     }
 
@@ -477,6 +479,12 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             Registering::new(retention, instance)
         });
         self.limits.spills = self.spill;
+        let measuring: Vec<_> = self.observers.iter().filter(|observer| observer.measures()).cloned().collect();
+        let measures = !measuring.is_empty();
+        let ledger = match measures {
+            true => Arc::new(MeasuredLedger::new(ledger, measuring.clone(), self.clock.clone())),
+            false => ledger,
+        };
         let keys = self.keys.unwrap_or_else(KeyRing::ephemeral);
         let core = Core {
             keys: RwLock::new(Keys::derive(&keys, self.audience.as_deref()).ok_or(BuildError::NoAudience)?),
@@ -491,8 +499,9 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             relay: self.relay,
             routes: Routes::default(),
             legacy: self.legacy,
-            targets: Targets::new(self.legacy_for, self.pushes),
+            targets: Targets::new(self.legacy_for, self.pushes, measuring.clone()),
             observers: self.observers,
+            measures,
             elsewhere: self.elsewhere.as_ref().map(Elsewhere::asking),
             admission: self.confirm.map(|confirm| Box::new(confirm) as Box<dyn Admit>),
             announce_expiry: self.announce_expiry,
@@ -509,10 +518,15 @@ impl<H: ServerHandler> RoundsBuilder<H> {
             bad_requests: RateLimited::default(),
         };
         let core = Arc::new(core);
+        let gauges = gauges(&core);
+        measuring.iter().for_each(|observer| observer.built(&gauges));
         if let Some(relay) = &core.relay {
             relay.open(Inbox::of(&core));
         }
         let elsewhere = self.elsewhere.map(|elsewhere| Arc::new(elsewhere.service()));
+        if let Some(elsewhere) = &elsewhere {
+            elsewhere.work(&core, &self.handlers);
+        }
         let tasks = TaskService::new(self.tasks, self.tasks_for).map(Arc::new);
         Ok(Rounds { handlers: self.handlers, core, tasks, elsewhere })
     }

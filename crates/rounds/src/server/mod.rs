@@ -11,6 +11,8 @@ pub(crate) mod health;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod ledger;
+#[cfg(any(feature = "metrics", feature = "otel"))]
+pub mod metrics;
 pub(crate) mod policy;
 mod rounds;
 pub(crate) mod seal;
@@ -22,4 +24,4 @@ pub(crate) mod tasks;
 pub mod transport;
 
 pub use builder::{BuildError, ChangeKeysError, RoundsBuilder};
-pub use rounds::Rounds;
+pub use rounds::{Rounds, Wrap};

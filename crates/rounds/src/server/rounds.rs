@@ -55,7 +55,21 @@ pub struct Rounds<H> {
     pub(super) elsewhere: Option<Arc<ElsewhereService>>,
 }
 
-impl<H: ServerHandler> Rounds<H> {
+/// A handler that [`Rounds`] wraps: every [`ServerHandler`].
+///
+/// Implemented for all of them, and only to give a readable compile error for anything else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler that `Rounds` can wrap",
+    label = "not a `ServerHandler`",
+    note = "a server implements rmcp's `ServerHandler`, for instance with `#[tool_handler(router = self.tool_router)]`",
+    note = "wrap a `Router` or another `Service<RoleServer>` first: `Rounds::new(rounds::service::AnyService::new(router))`"
+)]
+pub trait Wrap: ServerHandler {}
+
+#[diagnostic::do_not_recommend]
+impl<H: ServerHandler> Wrap for H {}
+
+impl<H: Wrap> Rounds<H> {
     /// Wraps a handler with every default: a random key that lives as long as the process, a ledger in memory, rounds
     /// of ten minutes, flows of an hour.
     ///
@@ -100,7 +114,9 @@ impl<H: ServerHandler> Rounds<H> {
             tasks_for: HashMap::new(),
         }
     }
+}
 
+impl<H: ServerHandler> Rounds<H> {
     /// The handler that the server was built with. Handlers that [a factory](RoundsBuilder::per_session) made are not
     /// available here.
     pub fn handler(&self) -> &H {

@@ -20,7 +20,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::question::Question;
+use super::question::AskedQuestion;
 use crate::{
     Principal,
     observe::Refusal,
@@ -409,9 +409,9 @@ impl Leg {
     ///
     /// If it did not end with questions.
     #[track_caller]
-    pub fn asked(self) -> Asked {
+    pub fn asked(self) -> AskedRound {
         assert!(self.is_asked(), "expected a question, got {}", self.response);
-        Asked { leg: self }
+        AskedRound { leg: self }
     }
 
     /// The text that it ended with, whether the tool succeeded or not.
@@ -488,11 +488,11 @@ impl Leg {
 
 /// A leg that ended with questions.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct AskedRound {
     leg: Leg,
 }
 
-impl Asked {
+impl AskedRound {
     /// The keys of the questions, in the order of asking.
     pub fn keys(&self) -> Vec<&str> {
         let requests = self.result()["inputRequests"].as_object();
@@ -507,14 +507,14 @@ impl Asked {
     ///
     /// If nothing was asked under this key.
     #[track_caller]
-    pub fn question(&self, key: &str) -> Question<'_> {
+    pub fn question(&self, key: &str) -> AskedQuestion<'_> {
         let requests = &self.result()["inputRequests"];
         let question = match &self.leg.pushed {
             Some(pushed) => &requests[pushed.key()],
             None => &requests[key],
         };
         assert!(question.is_object(), "nothing was asked under `{key}`: {}", self.leg.response);
-        Question::new(question)
+        AskedQuestion::new(question)
     }
 
     /// A question's message.

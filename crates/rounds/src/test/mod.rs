@@ -48,16 +48,18 @@
 mod client;
 mod clock;
 mod events;
+#[doc(hidden)]
+pub mod fuzz;
 mod play;
 mod question;
 mod replay;
 mod seal;
 
-pub use client::{Asked, Client, InFlight, Leg, Pushed, Retry};
+pub use client::{AskedRound, Client, InFlight, Leg, Pushed, Retry};
 pub use clock::Clock;
 pub use events::{Events, Recorded};
 pub use play::{Played, accept, cancel, decline, play_in_both_eras};
-pub use question::Question;
+pub use question::AskedQuestion;
 pub use replay::{Replayed, journal, replay};
 #[doc(hidden)]
 pub use seal::Seal;

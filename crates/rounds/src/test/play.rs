@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::{Client, Leg},
-    question::Question,
+    question::AskedQuestion,
 };
 
 impl Client {
@@ -122,7 +122,7 @@ pub struct Played {
 impl Played {
     /// The messages of the questions, in the order of asking.
     pub fn messages(&self) -> Vec<&str> {
-        self.asked.iter().map(|question| Question::new(question).message()).collect()
+        self.asked.iter().map(|question| AskedQuestion::new(question).message()).collect()
     }
 
     /// The question at this place, counted from zero.
@@ -130,8 +130,8 @@ impl Played {
     /// # Panics
     ///
     /// If fewer were asked.
-    pub fn question(&self, place: usize) -> Question<'_> {
-        Question::new(&self.asked[place])
+    pub fn question(&self, place: usize) -> AskedQuestion<'_> {
+        AskedQuestion::new(&self.asked[place])
     }
 
     /// The last leg.

@@ -10,11 +10,11 @@ use crate::shared::order::{ORDER, arrange, listed};
 ///
 /// It dereferences to the request as it came, `{"method": .., "params": ..}`, for what has no method here.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question<'a> {
+pub struct AskedQuestion<'a> {
     request: &'a Value,
 }
 
-impl<'a> Question<'a> {
+impl<'a> AskedQuestion<'a> {
     pub(super) fn new(request: &'a Value) -> Self {
         Self { request }
     }
@@ -118,7 +118,7 @@ impl<'a> Question<'a> {
     }
 }
 
-impl Deref for Question<'_> {
+impl Deref for AskedQuestion<'_> {
     type Target = Value;
 
     fn deref(&self) -> &Value {

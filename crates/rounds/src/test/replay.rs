@@ -14,7 +14,7 @@ use crate::server::{
     Rounds,
     engine::{
         core::Core,
-        frame::{Ending, Step},
+        frame::{Ending, FrameStep},
         journal::Fault,
         leg::{self, Rehearsed},
     },
@@ -126,14 +126,14 @@ pub async fn replay<H: ServerHandler>(server: &Rounds<H>, tool: &str, arguments:
         }
         (Some(Fault::Live { effect }), _) => Replayed::Live { effect },
         (Some(fault), _) => panic!("{}", crate::FlowError::from(fault)),
-        (None, Step::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
-        (None, Step::Ended(Ending::Returned(Err(Failure { error, .. }))))
+        (None, FrameStep::Asked(round)) => Replayed::Asks(round.requests.into_keys().collect()),
+        (None, FrameStep::Ended(Ending::Returned(Err(Failure { error, .. }))))
             if error.code == ErrorCode::INVALID_PARAMS =>
         {
             panic!("`{tool}` could not read the call or its journal: {}", error.message)
         }
-        (None, Step::Ended(Ending::Returned(_))) => Replayed::Ended,
-        (None, Step::Ended(_)) => panic!("`{tool}` panicked in its replay"),
+        (None, FrameStep::Ended(Ending::Returned(_))) => Replayed::Ended,
+        (None, FrameStep::Ended(_)) => panic!("`{tool}` panicked in its replay"),
     }
 }
 

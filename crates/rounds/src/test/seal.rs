@@ -9,7 +9,7 @@ use crate::{
     observe::Refusal,
     server::seal::{
         Digest, FlowId,
-        envelope::{Asked, Binding, Envelope, Kept, Method, QuestionKind, Resume, Span},
+        envelope::{AskedKey, Binding, Envelope, HandlerRecord, Method, QuestionKind, Resume, Span},
         ring::{DerivedRing, Purpose},
         token,
     },
@@ -47,13 +47,13 @@ impl Seal {
                 deadline: now + Duration::from_secs(3600),
             },
             binding: &self.binding,
-            asked: vec![Asked { key: "units", kind: QuestionKind::Form }],
-            resume: Resume::Handler(Kept { state: Some(mem::take(state)), ..Kept::default() }),
+            asked: vec![AskedKey { key: "units", kind: QuestionKind::Form }],
+            resume: Resume::Handler(HandlerRecord { state: Some(mem::take(state)), ..HandlerRecord::default() }),
         };
         let mut nonce = token::Nonce::default();
         getrandom::fill(&mut nonce).expect("the operating system provides randomness");
         let token = token::seal(&self.ring, nonce, envelope.to_plaintext());
-        if let Resume::Handler(Kept { state: Some(lent), .. }) = envelope.resume {
+        if let Resume::Handler(HandlerRecord { state: Some(lent), .. }) = envelope.resume {
             *state = lent;
         }
         token

@@ -27,7 +27,8 @@ struct Nothing {}
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 struct Sure(bool);
 
-impl Question<Bank> for Sure {
+impl Question for Sure {
+    type Server = Bank;
     type On = (Parameters<Nothing>, Option<Principal>);
 
     fn ask(_: &Bank, (_, caller): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -39,7 +40,8 @@ impl Question<Bank> for Sure {
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
 struct SureOfOne(bool);
 
-impl Question<Bank> for SureOfOne {
+impl Question for SureOfOne {
+    type Server = Bank;
     type On = Principal;
 
     fn ask(_: &Bank, caller: Principal) -> Result<DeclaredQuestion<Self>, FlowError> {

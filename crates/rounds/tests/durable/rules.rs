@@ -96,7 +96,7 @@ async fn no_two_pages_of_a_flow_have_the_same_name() {
     let first = client.call("book", json!({"to": "Rome"})).await.asked();
     let accepted = json!({"action": "accept"});
     let second = first.retry().respond("url", accepted).send(&client).await.asked();
-    let name = |asked: &rounds::test::Asked| asked.question("url")["params"]["elicitationId"].clone();
+    let name = |asked: &rounds::test::AskedRound| asked.question("url")["params"]["elicitationId"].clone();
     assert!(name(&first).is_string() && name(&first) != name(&second), "{} {}", name(&first), name(&second));
 }
 

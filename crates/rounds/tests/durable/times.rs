@@ -106,7 +106,7 @@ async fn both(flow: Durable<Airline>, _trip: Trip) -> Result<String, FlowError> 
 async fn with_two_questions_each_is_told_its_own_time_and_only_one_is_too_late() {
     let fleet = Flights::new();
     let instance = || fleet.instance(durable("book", "", both));
-    let own = |asked: &rounds::test::Asked, key: &str| asked.question(key)["params"]["_meta"][EXPIRES].clone();
+    let own = |asked: &rounds::test::AskedRound, key: &str| asked.question(key)["params"]["_meta"][EXPIRES].clone();
     for (after, meal) in [(29, "soup"), (30, "none")] {
         let asked = instance().await.call("book", to_rome()).await.asked();
         assert_eq!(asked.result()["_meta"][EXPIRES], json!(600_000), "the round is not shortened");

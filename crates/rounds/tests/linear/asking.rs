@@ -4,7 +4,7 @@ use rmcp::schemars;
 use rounds::{
     Answer, Ask, Era, FlowError, Limits, Rounds,
     observe::Station,
-    test::{Asked, Client},
+    test::{AskedRound, Client},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ async fn what_is_asked_again_is_the_same_question() {
     });
     let client = Client::modern(stage.server.clone()).await;
     let first = client.call("trip", json!({})).await.asked();
-    let same = |one: &Asked, other: &Asked| {
+    let same = |one: &AskedRound, other: &AskedRound| {
         ["units", "units_2", "url"].iter().for_each(|key| assert_eq!(one.question(key), other.question(key)));
     };
     let second = first.retry().without("inputResponses").send(&client).await.asked();

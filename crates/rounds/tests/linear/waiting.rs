@@ -253,9 +253,10 @@ async fn with_two_questions_each_is_told_its_own_time_also_when_it_is_told_again
     });
     let client = Client::modern(stage.server.clone()).await;
     let metric = |key: &str| json!({key: "metric"});
-    let own =
-        |asked: &rounds::test::Asked, key: &str| asked.question(key)["params"]["_meta"]["rounds/expiresInMs"].clone();
-    let all = |asked: &rounds::test::Asked| asked.result()["_meta"]["rounds/expiresInMs"].clone();
+    let own = |asked: &rounds::test::AskedRound, key: &str| {
+        asked.question(key)["params"]["_meta"]["rounds/expiresInMs"].clone()
+    };
+    let all = |asked: &rounds::test::AskedRound| asked.result()["_meta"]["rounds/expiresInMs"].clone();
     let first = client.call("x", json!({})).await.asked().accept("first", metric("first"));
     let asked = first.send(&client).await.asked();
     assert_eq!((all(&asked), own(&asked, "quick"), own(&asked, "slow")), (json!(600_000), json!(5_000), json!(null)));

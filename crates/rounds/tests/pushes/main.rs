@@ -7,6 +7,7 @@ mod asking;
 mod attack;
 mod notifying;
 mod rmcp_client;
+mod routed;
 mod services;
 mod together;
 mod withdrawing;

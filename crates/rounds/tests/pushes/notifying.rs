@@ -49,6 +49,32 @@ async fn a_leg_without_a_token_is_told_no_progress() {
     assert_eq!(progress(&client), [(json!("first"), json!(1.0))]);
 }
 
+#[expect(deprecated, reason = "logging is deprecated in the protocol, and servers still use it")]
+#[tokio::test]
+async fn log_messages_reach_the_leg_in_flight_before_and_after_a_question() {
+    let client = stage(async |context: RequestContext<RoleServer>| {
+        let log = async |text| {
+            let message =
+                rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(text));
+            context.peer.notify_logging_message(message).await.unwrap();
+        };
+        log("before").await;
+        context.peer.elicit::<Sure>("Sure?").await.unwrap();
+        log("after").await;
+        Ok("done".to_owned())
+    })
+    .modern()
+    .await;
+    let messages = || {
+        let notes = client.notifications().into_iter().filter(|note| note["method"] == "notifications/message");
+        notes.map(|note| note["params"]["data"].clone()).collect::<Vec<_>>()
+    };
+    let asked = in_time(client.call("logs", json!({}))).await.asked();
+    assert_eq!(messages(), ["before"]);
+    assert_eq!(in_time(asked.accept("sure", json!({"sure": true})).send(&client)).await.text(), "done");
+    assert_eq!(messages(), ["before", "after"]);
+}
+
 #[tokio::test]
 async fn a_notification_between_two_legs_goes_nowhere_and_does_not_fail() {
     let (notified, was_notified) = tokio::sync::oneshot::channel();

@@ -30,7 +30,8 @@ fn is_even(n: u32) -> Result<(), String> {
     if n.is_multiple_of(2) { Ok(()) } else { Err(format!("{n} is odd")) }
 }
 
-impl Question<Repo> for Even {
+impl Question for Even {
+    type Server = Repo;
     type On = ();
 
     fn ask(repo: &Repo, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {

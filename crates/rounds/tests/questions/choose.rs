@@ -18,7 +18,8 @@ use crate::{Repo, clients, server};
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 struct Branch(String);
 
-impl Question<Repo> for Branch {
+impl Question for Branch {
+    type Server = Repo;
     type On = ();
 
     fn ask(repo: &Repo, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {

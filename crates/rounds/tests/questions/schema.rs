@@ -45,7 +45,8 @@ enum Class {
 #[derive(Debug, Deserialize)]
 struct Settings(JsonObject);
 
-impl Question<Repo> for Settings {
+impl Question for Settings {
+    type Server = Repo;
     type On = Parameters<With>;
 
     fn ask(_: &Repo, Parameters(With { schema }): Parameters<With>) -> Result<DeclaredQuestion<Self>, FlowError> {

@@ -37,7 +37,8 @@ struct Order {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 struct Amount(u32);
 
-impl Question<Shop> for Amount {
+impl Question for Amount {
+    type Server = Shop;
     type On = Parameters<Order>;
 
     fn ask(_shop: &Shop, Parameters(order): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -53,7 +54,8 @@ impl Question<Shop> for Amount {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Agreed(bool);
 
-impl Question<Shop> for Agreed {
+impl Question for Agreed {
+    type Server = Shop;
     type On = (Parameters<Order>, Asked<Amount>);
 
     fn ask(shop: &Shop, (Parameters(order), Asked(amount)): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -66,7 +68,8 @@ impl Question<Shop> for Agreed {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct SignedIn;
 
-impl Question<Shop> for SignedIn {
+impl Question for SignedIn {
+    type Server = Shop;
     type On = ();
 
     fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -78,7 +81,8 @@ impl Question<Shop> for SignedIn {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Clash(String);
 
-impl Question<Shop> for Clash {
+impl Question for Clash {
+    type Server = Shop;
     type On = ();
 
     fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -90,7 +94,8 @@ impl Question<Shop> for Clash {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Lot(u32);
 
-impl Question<Shop> for Lot {
+impl Question for Lot {
+    type Server = Shop;
     type On = ();
 
     fn ask(shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -101,7 +106,8 @@ impl Question<Shop> for Lot {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Bought(bool);
 
-impl Question<Shop> for Bought {
+impl Question for Bought {
+    type Server = Shop;
     type On = Asked<Lot>;
 
     fn ask(_shop: &Shop, Asked(lot): Self::On) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -113,7 +119,8 @@ impl Question<Shop> for Bought {
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
 struct Size(String);
 
-impl Question<Shop> for Size {
+impl Question for Size {
+    type Server = Shop;
     type On = ();
 
     fn ask(_shop: &Shop, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
@@ -428,7 +435,7 @@ async fn a_page_can_be_declared_as_well() {
     let agreed = asked.retry().respond("sign_in", json!({"action": "accept"}));
     assert_eq!(agreed.send(&client).await.text(), "signed in");
     let other = client.call("visit", json!({})).await.asked();
-    let id = |asked: &rounds::test::Asked| asked.question("sign_in")["params"]["elicitationId"].clone();
+    let id = |asked: &rounds::test::AskedRound| asked.question("sign_in")["params"]["elicitationId"].clone();
     assert_ne!(id(&asked), id(&other), "a client may identify pages by their ids");
 }
 

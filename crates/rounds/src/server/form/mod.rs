@@ -51,6 +51,7 @@ use crate::{
 )]
 pub trait FormType: DeserializeOwned + JsonSchema + Send + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FormType for T {}
 
 /// Why a type or a [`Schema`] cannot be asked for with a form.
@@ -726,6 +727,10 @@ mod tests {
         }
         let nested = unaskable::<Nested>();
         assert!(nested.contains("Nested` cannot be asked for with a form: `trip` is a struct"), "{nested}");
+        assert!(nested.ends_with("add `#[serde(flatten)]` to it, or ask for it in a question of its own"), "{nested}");
+        // What a question without a type asks for, before edition 2024.
+        let nothing = unaskable::<()>();
+        assert!(nothing.contains("`()` cannot be asked for with a form: it has no value: say what"), "{nothing}");
         let patterned = unaskable::<Patterned>();
         assert!(patterned.contains("`code` has a `pattern` that cannot be checked: look-around"), "{patterned}");
         let formatted = unaskable::<Formatted>();

@@ -228,9 +228,18 @@ pub(super) fn carried(field: &Value) -> Result<PrimitiveSchemaDefinition, String
     let mut wanted = field.clone();
     match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
         (Some("object"), _) => {
-            let map = field.get("additionalProperties").is_some_and(|given| given != false);
-            let kind = if map { "a map" } else { "a struct" };
-            return Err(format!("is {kind}, and the fields of a form are plain values"));
+            let is_map = field.get("additionalProperties").is_some_and(|given| given != false);
+            let (kind, instead) = if is_map {
+                ("a map", "ask for one entry at a time, or make the form at run time with `form_with`")
+            } else {
+                ("a struct", "add `#[serde(flatten)]` to it, or ask for it in a question of its own")
+            };
+            return Err(format!("is {kind}, and the fields of a form are plain values: {instead}"));
+        }
+        (Some("null"), _) => {
+            return Err(
+                "has no value: say what to ask for, as in `let units: Units = ask.form(\"..\").await?`".to_owned()
+            );
         }
         (Some("string"), Some(format)) if OUR_FORMATS.contains(&format) => {
             wanted.as_object_mut().map(|wanted| wanted.remove("format"));

@@ -20,7 +20,10 @@ use rmcp::{
 
 use crate::server::{
     engine::{core::Core, weight},
-    policy::places::{Evicted, Full, Owner, Places},
+    policy::{
+        measure::Limit,
+        places::{Evicted, Full, Owner, Places},
+    },
 };
 
 /// The sessions of legacy clients over HTTP, in memory, within [the limits](crate::Limits::with_sessions) of a server.
@@ -283,6 +286,9 @@ impl Arrival {
     async fn admit(&self, core: &Core, owner: Owner) -> Result<(), ErrorData> {
         let identifies_principals = core.identifies_principals();
         let evicted = self.places.admit(&self.id, owner, self.takes, &core.limits, identifies_principals);
+        if evicted.as_ref().map_or(true, |evicted| !evicted.is_empty()) {
+            core.limit_reached(Limit::Sessions);
+        }
         for Evicted { id, home } in evicted.map_err(refused)? {
             tracing::debug!(target: "rounds", session = &*id, "ended an idle session to free its place for another");
             let handle = home.sessions.write().await.remove(&id);

@@ -105,12 +105,12 @@ pub(crate) struct Envelope<B = Binding, K = String> {
     pub(crate) span: Span,
     pub(crate) binding: B,
     /// The questions of this round. Answers to other questions are ignored.
-    pub(crate) asked: Vec<Asked<K>>,
+    pub(crate) asked: Vec<AskedKey<K>>,
     pub(crate) resume: Resume,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked<K = String> {
+pub(crate) struct AskedKey<K = String> {
     pub(crate) key: K,
     pub(crate) kind: QuestionKind,
 }
@@ -119,7 +119,7 @@ pub(crate) struct Asked<K = String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resume {
     /// Call the handler again, with what the flow has recorded so far.
-    Handler(Kept),
+    Handler(HandlerRecord),
     /// Wake the handler that waits under the flow's id.
     Frame,
     /// As `Journal`, without the texts of its questions: the previous [`Format`].
@@ -127,7 +127,7 @@ pub(crate) enum Resume {
     /// Call the handler again. Its state is too large for a token, and is in the ledger: this is its digest.
     Spilled(Digest),
     /// As `Handler`, for a flow in which the library asked on the handler's behalf.
-    Posed(Kept, Posing),
+    Posed(HandlerRecord, Posing),
     /// As `Frame`, on the instance of this name.
     FrameAt(String),
     /// Call the handler again, to replay this journal.
@@ -136,7 +136,7 @@ pub(crate) enum Resume {
 
 impl Resume {
     /// Calls the handler again.
-    pub(crate) fn of(kept: Kept, posing: Posing) -> Self {
+    pub(crate) fn of(kept: HandlerRecord, posing: Posing) -> Self {
         if posing == Posing::default() { Self::Handler(kept) } else { Self::Posed(kept, posing) }
     }
 
@@ -220,13 +220,13 @@ impl Resume {
 /// How a handler is called again: with its records and the questions asked on its behalf, or with its journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    Handler(Kept, Posing),
+    Handler(HandlerRecord, Posing),
     Journal(Pages),
 }
 
 /// The records of a handler that is called again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct HandlerRecord {
     /// The answers so far.
     pub(crate) settled: Vec<(String, Settled)>,
     /// The values of its effects, as JSON text, by name.
@@ -364,8 +364,8 @@ mod tests {
                 target: "weather_e".to_owned(),
                 arguments: Digest::of_arguments(json!({"location": "Tokyo"}).as_object()),
             },
-            asked: vec![Asked { key: "units".to_owned(), kind: QuestionKind::Form }],
-            resume: Resume::Handler(Kept::default()),
+            asked: vec![AskedKey { key: "units".to_owned(), kind: QuestionKind::Form }],
+            resume: Resume::Handler(HandlerRecord::default()),
         }
     }
 
@@ -463,7 +463,7 @@ mod tests {
     /// One envelope for each way to continue.
     fn envelopes(format: Format) -> Vec<Envelope> {
         let question = [5; 16];
-        let kept = Kept {
+        let kept = HandlerRecord {
             settled: vec![
                 ("units".to_owned(), Settled::accepted(QuestionKind::Form, &json!({"units": "metric"}))),
                 ("sure".to_owned(), Settled::Declined),
@@ -477,7 +477,7 @@ mod tests {
             known: vec![("seat".to_owned(), "\"12A\"".to_owned())],
         };
         let resumes = [
-            Resume::of(Kept::default(), Posing::default()),
+            Resume::of(HandlerRecord::default(), Posing::default()),
             Resume::of(kept.clone(), Posing::default()),
             Resume::of(kept, posing),
             Resume::Frame,

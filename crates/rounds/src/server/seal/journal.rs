@@ -151,12 +151,12 @@ pub(crate) struct Pages {
     /// has changed.
     pub(crate) texts: Vec<(usize, Text)>,
     /// The open questions in the form in which they were asked.
-    pub(crate) open: Vec<Waiting>,
+    pub(crate) open: Vec<WaitingQuestion>,
 }
 
 /// A question that waits for its answer, in the form in which it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingQuestion {
     pub(crate) key: String,
     pub(crate) question: Fingerprint,
     pub(crate) text: Text,
@@ -203,7 +203,7 @@ pub(crate) struct PagesWithoutTexts {
 
 impl From<PagesWithoutTexts> for Pages {
     fn from(PagesWithoutTexts { entries, open }: PagesWithoutTexts) -> Self {
-        let waiting = |(key, question)| Waiting { key, question, text: Text::default(), until: None };
+        let waiting = |(key, question)| WaitingQuestion { key, question, text: Text::default(), until: None };
         Self { entries, texts: vec![], open: open.into_iter().map(waiting).collect() }
     }
 }
@@ -213,11 +213,11 @@ impl TryFrom<Pages> for PagesWithoutTexts {
     type Error = Pages;
 
     fn try_from(pages: Pages) -> Result<Self, Pages> {
-        let has_time = |waiting: &Waiting| waiting.until.is_some();
+        let has_time = |waiting: &WaitingQuestion| waiting.until.is_some();
         if pages.entries.iter().any(Entry::is_new) || pages.open.iter().any(has_time) {
             return Err(pages);
         }
-        let open = pages.open.into_iter().map(|Waiting { key, question, .. }| (key, question));
+        let open = pages.open.into_iter().map(|WaitingQuestion { key, question, .. }| (key, question));
         Ok(Self { entries: pages.entries, open: open.collect() })
     }
 }

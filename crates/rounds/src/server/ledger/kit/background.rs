@@ -41,6 +41,7 @@ pub async fn until_changed<F: Future<Output = bool>>(waiter: Waiter, is_running:
     let (mut pause, longest) = LOOKS;
     loop {
         tokio::select! {
+            biased;
             () = waiter.woken() => return,
             () = sleep(pause) => {}
         }

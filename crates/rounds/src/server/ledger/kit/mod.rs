@@ -5,9 +5,11 @@
 //! call to the store.
 
 mod background;
+mod claimed;
 mod shares;
 mod waiting;
 
 pub use background::{Freeing, Unconfirmed, until_changed, until_there};
+pub use claimed::SelfClaimed;
 pub use shares::Shares;
 pub use waiting::{Waiter, Waiting};

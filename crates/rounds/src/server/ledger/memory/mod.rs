@@ -7,6 +7,7 @@ mod shares;
 mod table;
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -25,10 +26,10 @@ use crate::{
         ledger::{
             Claim, ClaimId, ClaimKind, ClaimRequest, ClaimStep, Claimed, Fence, Ledger, LedgerError, OwnerLost,
             Retention, Spill,
-            documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, Version},
+            documents::{Document, DocumentChange, DocumentId, DocumentKind, Documents, DueDocument, Version},
             register::{
-                FlowChange, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus, Register,
-                Watch,
+                FlowChange, FlowCounts, FlowEnd, FlowFilter, FlowPage, FlowRecord, FlowSet, FlowStation, FlowStatus,
+                Register, Watch,
             },
         },
         seal::FlowId,
@@ -253,9 +254,10 @@ impl Documents for MemoryLedger {
         &self,
         kind: DocumentKind,
         now: Timestamp,
+        after: Option<DueDocument>,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<DocumentId>, LedgerError>> {
-        ready(Ok(self.records().documents.due(kind, now, most)))
+    ) -> BoxFuture<'_, Result<Vec<DueDocument>, LedgerError>> {
+        ready(Ok(self.records().documents.due(kind, now, after, most)))
     }
 
     fn remove(&self, id: DocumentId) -> BoxFuture<'_, Result<bool, LedgerError>> {
@@ -312,6 +314,25 @@ impl Register for MemoryLedger {
         ready(Ok(self.records().flows.list(&filter)))
     }
 
+    fn count(
+        &self,
+        status: Option<FlowStatus>,
+        now: Timestamp,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FlowCounts, LedgerError>> {
+        let (mut counted, mut after, mut seen) = (HashMap::new(), None, 0);
+        loop {
+            let step = COUNTED_AT_ONCE.min(most - seen);
+            // Legs take their turns between two steps.
+            after = self.records().flows.count(&mut counted, (status, now), after, step);
+            seen += step;
+            if after.is_none() || seen >= most {
+                break;
+            }
+        }
+        ready(Ok(FlowCounts { by_target: counted.into_iter().collect(), is_whole: after.is_none() }))
+    }
+
     fn cancel(&self, id: FlowId, end: FlowEnd) -> BoxFuture<'_, Result<Option<FlowStatus>, LedgerError>> {
         ready(Ok(self.records().cancel(id, end)))
     }
@@ -336,6 +357,9 @@ impl Register for MemoryLedger {
         ready(Ok(watch))
     }
 }
+
+/// How many records are counted under one lock.
+const COUNTED_AT_ONCE: usize = 1000;
 
 /// How many expired claims one step removes: more than it adds, so that expired claims do not accumulate, and few
 /// enough that no leg is delayed.
