@@ -23,9 +23,16 @@ const GOAL: f64 = 1.9;
 const FIRST: &[&str] = &["--bins"];
 const BARE: &[&str] = &["-p", "bare"];
 
-/// A feature of rounds, with the features that the server without rounds needs for a fair comparison.
-const FEATURES: &[(&str, Option<&str>)] =
-    &[("server", None), ("http", None), ("client", Some("rmcp-client")), ("otel", None), ("test", None)];
+/// A feature of rounds, with the features that the server without rounds needs for a fair comparison. The desk is a crate
+/// of its own, and has `http` and `client` in it.
+const FEATURES: &[(&str, Option<&str>)] = &[
+    ("server", None),
+    ("http", None),
+    ("client", Some("rmcp-client")),
+    ("otel", None),
+    ("test", None),
+    ("desk", Some("rmcp-client")),
+];
 
 /// Measures all builds, each in a folder that is removed first. This takes ten minutes on two cores.
 pub(crate) fn steps(root: &Path, target: &Path) -> Vec<Step> {

@@ -1,9 +1,11 @@
 //! `cargo xtask test`: everything that CI runs, in order, up to the first failure.
 
 mod build;
+mod chaos;
 mod chromium;
 mod counts;
 mod examples;
+mod fuzz;
 mod install;
 mod interop;
 mod nginx;
@@ -16,6 +18,7 @@ mod redis;
 mod rmcp;
 mod rooms;
 mod rust;
+mod simulate;
 mod step;
 mod upgrade;
 
@@ -38,13 +41,19 @@ Tasks:
   interop --write   The same, but record the table
   bench             Measure what things cost, side by side, and print it as ratios to a reference of the same run
   bench SECTION...  Only these: flows, clients, seal, parked, claims, durable, client, observing, fleet,
-                    stores, register. With --peers, servers that others wrote
+                    instance, stores, register, desk. With --peers, servers that others wrote
                     are measured as well; with --write, the findings go into guide/performance.md
   bench build       The CPU time of the first build, as a ratio to that of a bare rmcp server, and what each feature adds
   examples          Only build and run the examples, and compare their output with examples/output
+  chaos             Play flows of every shape while instances and their store fail, and check that none was lost, run twice
+                    or late; with --store redis|postgres|sqlite, --faults NAME,..., --minutes N, --seed S
   counts            Count the instructions of a seal, an open and a leg, and compare them with those in bench/counts.toml
   counts --write    The same, but record the counts
   hour              Simulate an hour of 2,000 calls per second with a ledger in memory, and check its memory
+  simulate          Simulate 10,000 seeds of a fleet with faults, and check each history; --seeds N for another number
+  simulate --seed S Only this seed, with its history
+  fuzz              Run every fuzz target with libFuzzer for a minute
+  fuzz TARGET       Only this target; with --seconds N, for another time
   rmcp              Run rmcp's own tests with every server wrapped, and compare the failures with the expected ones
   upgrade           Build the previous release from the history, and let both releases serve the same flows
   package           Pack what is published, and run the unit tests of the packages outside of this repository
@@ -63,10 +72,13 @@ fn main() -> ExitCode {
         ["interop"] => interop(false),
         ["interop", "--write"] => interop(true),
         ["bench", ref args @ ..] => bench(args),
+        ["chaos", ref args @ ..] => Ok([redis(), postgres()].into_iter().chain(chaos::steps(args)).collect()),
         ["counts"] => counts(false),
         ["counts", "--write"] => counts(true),
         ["examples"] => examples(),
         ["hour"] => hour(),
+        ["simulate", ref args @ ..] => simulate(args),
+        ["fuzz", ref args @ ..] => fuzz(args),
         ["rmcp"] => rmcp(),
         ["upgrade"] => upgrade().map(|steps| [redis()].into_iter().chain(steps).collect()),
         ["package"] => package(),
@@ -189,6 +201,20 @@ fn bench(args: &[&str]) -> io::Result<Vec<Step>> {
     let run = [&["run", "--quiet", "--release", "-p", "bench", "--"], args].concat();
     steps.push(Step::cargo("measure", &run.join(" ")));
     Ok(steps)
+}
+
+/// The step of `cargo xtask simulate`.
+fn simulate(args: &[&str]) -> io::Result<Vec<Step>> {
+    simulate::step(args).map(|step| vec![step]).ok_or_else(unknown)
+}
+
+/// The steps of `cargo xtask fuzz`.
+fn fuzz(args: &[&str]) -> io::Result<Vec<Step>> {
+    fuzz::steps(&root(), &target()?, args).ok_or_else(unknown)
+}
+
+fn unknown() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "unknown arguments; `cargo xtask` lists what there is")
 }
 
 /// The steps of `cargo xtask rmcp`.
