@@ -120,7 +120,7 @@ fn test() -> io::Result<Vec<Step>> {
         chromium(),
         Step::cargo(
             "run every test, of units, of crates and in the documentation",
-            "test --workspace --exclude rounds-try --all-features",
+            "test --workspace --exclude rounds-try --all-features --no-fail-fast",
         ),
         Step::cargo("build the documentation", "doc --workspace --no-deps --all-features --lib --examples")
             .env("RUSTDOCFLAGS", "-D warnings"),

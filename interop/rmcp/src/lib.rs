@@ -34,10 +34,15 @@ pub fn declare_everything() -> model::ClientConfig {
     model::ClientConfig::new(capabilities, model::Implementation::from_build_env())
 }
 
-/// The builder of a server that is wrapped. With `RMCP_PUSHES`, modern clients are asked what its handlers request of their peer.
+/// Whether modern clients are asked what handlers request of their peer.
+pub fn asks_modern_clients() -> bool {
+    std::env::var_os("RMCP_PUSHES").is_some()
+}
+
+/// The builder of a server that is wrapped.
 fn builder<H: ServerHandler>(handler: H) -> rounds::RoundsBuilder<H> {
     let builder = rounds::Rounds::builder(handler);
-    if std::env::var_os("RMCP_PUSHES").is_some() { builder.pushes() } else { builder }
+    if asks_modern_clients() { builder.pushes() } else { builder }
 }
 
 /// Counts a server that was wrapped: writes a byte to the file that `RMCP_WRAPPED` names. Some of the tests start processes, so a number in

@@ -1,13 +1,13 @@
 //! What is known about the tests of rmcp 3.8.0: which do not run here, how their text is changed, and which fail on
 //! purpose. Review all of it for a new version of rmcp.
 
-/// Number of tests that run, including those that fail. Another number means that a file was not compiled, or that rmcp
-/// has changed.
-pub(super) const TESTS: usize = 672;
+/// Number of tests that run, including those that fail: 672 of rmcp, and those of `interop/rmcp/tests/modern`. Another
+/// number means that a file was not compiled, or that rmcp has changed.
+pub(super) const TESTS: usize = 672 + 3;
 
 /// Number of servers that the tests start inside a `Rounds`: all except the one that an edit names. A smaller number
 /// means that a server was started without it.
-pub(super) const SERVERS: usize = 262;
+pub(super) const SERVERS: usize = 262 + 3;
 
 /// Tests that are expected to fail, and why. The table in the guide `interop` has them too.
 pub(super) const DIFFERENT: [Difference; 2] = [

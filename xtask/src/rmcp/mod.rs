@@ -89,13 +89,19 @@ impl Place {
                 continue;
             }
             let text = String::from_utf8(content).map_err(|error| format!("{}: {error}", path.display()))?;
-            write(&copy, edited(name, text)?.as_bytes())?;
+            write(&copy, (edited(name, text)? + &self.modern(name)).as_bytes())?;
             modules.push_str(&format!("#[path = {:?}]\nmod {name};\n", copy.display().to_string()));
         }
         if let Some(name) = unused.first() {
             return Err(format!("rmcp no longer has the test `{name}`: remove it from {LIST}"));
         }
         write(&self.copy.join("tests.rs"), modules.as_bytes())
+    }
+
+    /// What is appended to a test: the same server with a modern client, if `interop/rmcp/tests/modern` has it.
+    fn modern(&self, name: &str) -> String {
+        let tests = self.root.join(format!("interop/rmcp/tests/modern/{name}.rs"));
+        if tests.exists() { format!("\ninclude!({:?});\n", tests.display().to_string()) } else { String::new() }
     }
 
     /// The folder of rmcp's source, as cargo has unpacked it.
