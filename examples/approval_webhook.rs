@@ -56,7 +56,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .elsewhere(Elsewhere::at("https://shop.example/questions").notify(Webhook::new(&url, key.clone())?))
         .build()?;
     let client = Client::connect(server, Era::Modern, json!({})).await;
-    client.call("refund", json!({"amount": 900})).await;
+    let refused = client.call("refund", json!({"amount": 900})).await.text();
+    println!("to the model: {}", refused.split(" The reference").next().unwrap_or_default());
 
     let message = messages.recv().await.ok_or("the receiver has ended")?;
     println!("{}: {} waits for an {}", message["type"], message["data"]["target"], message["data"]["kind"]);
