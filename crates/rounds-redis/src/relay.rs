@@ -59,7 +59,7 @@ enum Listening {
     /// No server has opened the relay yet.
     NotYet(Box<(Subscription, Line, Handle)>),
     Since(AbortHandle),
-    /// Only within [`Relay::open`].
+    /// Only within [`Relay::listen`].
     Between,
 }
 
@@ -116,7 +116,7 @@ impl Relay for RedisRelay {
         self.standing.is_subscribed()
     }
 
-    fn open(&self, inbox: Inbox) {
+    fn listen(&self, inbox: Inbox) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         *listening = match std::mem::replace(&mut *listening, Listening::Between) {
             Listening::NotYet(parts) => {

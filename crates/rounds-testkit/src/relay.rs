@@ -101,7 +101,7 @@ impl Relay for Wire {
         !self.hub.wires().deaf.contains(&self.here)
     }
 
-    fn open(&self, inbox: Inbox) {
+    fn listen(&self, inbox: Inbox) {
         self.hub.wires().inboxes.insert(self.here.clone(), inbox);
     }
 }

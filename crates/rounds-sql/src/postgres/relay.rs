@@ -136,7 +136,7 @@ impl Relay for PostgresRelay {
         self.standing.is_connected()
     }
 
-    fn open(&self, inbox: Inbox) {
+    fn listen(&self, inbox: Inbox) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         *listening = match std::mem::replace(&mut *listening, Listening::Between) {
             Listening::NotYet(parts) => {

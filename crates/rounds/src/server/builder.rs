@@ -521,7 +521,7 @@ impl<H: ServerHandler> RoundsBuilder<H> {
         let gauges = gauges(&core);
         measuring.iter().for_each(|observer| observer.built(&gauges));
         if let Some(relay) = &core.relay {
-            relay.open(Inbox::of(&core));
+            relay.listen(Inbox::of(&core));
         }
         let elsewhere = self.elsewhere.map(|elsewhere| Arc::new(elsewhere.service()));
         if let Some(elsewhere) = &elsewhere {

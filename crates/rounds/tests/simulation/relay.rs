@@ -198,7 +198,7 @@ impl Relay for SimulatedRelay {
         !self.line.is_lost()
     }
 
-    fn open(&self, inbox: Inbox) {
+    fn listen(&self, inbox: Inbox) {
         let subscriber = Subscriber { inbox, gate: self.gate.clone(), cut: self.cut.clone() };
         self.hub.channels.lock().unwrap().insert(self.here.clone(), subscriber.clone());
         tokio::spawn(listen(self.hub.clone(), self.here.clone(), subscriber, self.line.clone()));

@@ -189,7 +189,7 @@ impl Worked {
             let worked = self.clone();
             tokio::spawn(async move {
                 let flow = kept.flow;
-                if let Err(error) = worked.go_on(kept, version).await {
+                if let Err(error) = worked.play_decided(kept, version).await {
                     tracing::warn!(target: "rounds", %flow, %error, "a decided call could not go on; it is tried again");
                 }
                 drop(place);
@@ -199,7 +199,7 @@ impl Worked {
     }
 
     /// Plays the next leg of a call, if its questions are decided.
-    async fn go_on(&self, kept: Kept, version: Version) -> Result<(), FlowsError> {
+    async fn play_decided(&self, kept: Kept, version: Version) -> Result<(), FlowsError> {
         let (mut request, mut context) = (kept.request(), self.context(&kept));
         let opened = leg::peek(&self.core, &mut request, &context).filter(|envelope| waits_elsewhere(envelope));
         let Some(envelope) = opened else {

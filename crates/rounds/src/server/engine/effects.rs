@@ -331,7 +331,7 @@ impl View {
         let Some(answered) = self.frame.onces.answered else { return Ok(Turn::Run(None)) };
         let core = &self.frame.core;
         let AnsweredRound { span, fence } = answered;
-        let round = OwnRound { id: self.round.claim(), fence, expires_at: span.expires_at };
+        let round = OwnRound { id: self.round.claim_id(), fence, expires_at: span.expires_at };
         if let ClaimKeeper::Effect = keeper {
             self.frame.onces.known().claimed.push((name.to_owned(), None));
             round.renew(core, core.now()).await?;
@@ -396,7 +396,7 @@ impl View {
     }
 
     fn once_id(&self, name: &str) -> ClaimId {
-        ClaimId { what: ClaimKind::Once(self.once_digest(name)), ..self.round.claim() }
+        ClaimId { what: ClaimKind::Once(self.once_digest(name)), ..self.round.claim_id() }
     }
 
     fn once_digest(&self, name: &str) -> Digest {

@@ -25,7 +25,7 @@ pub trait Relay: Send + Sync + 'static {
     }
 
     /// Hands what comes for this instance to the inbox from now on. It is called once, by the server that this relay is for.
-    fn open(&self, inbox: Inbox);
+    fn listen(&self, inbox: Inbox);
 }
 
 /// A message could not be sent: what carries it is away.

@@ -39,7 +39,7 @@ impl RoundId {
         Self { number: self.number + 1, ..self }
     }
 
-    pub(crate) fn claim(self) -> ClaimId {
+    pub(crate) fn claim_id(self) -> ClaimId {
         ClaimId { flow: self.in_ledger, what: ClaimKind::Round(self.number) }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
         engine::{
             answer::Received,
             core::Core,
-            frame::{Answering, Frame, OpenQuestion, Opened},
+            frame::{Answering, Frame, OpenQuestion, PendingAnswer},
             view::View,
         },
         flows::Decision,
@@ -441,10 +441,10 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         reason = "an `async fn` would store the question twice in the future that is kept while it waits"
     )]
     pub fn answer(mut self) -> impl Future<Output = Result<Answer<T>, FlowError>> + Send {
-        async move { self.asked().await }
+        async move { self.wait_for_answer().await }
     }
 
-    async fn asked(&mut self) -> Result<Answer<T>, FlowError> {
+    async fn wait_for_answer(&mut self) -> Result<Answer<T>, FlowError> {
         if let Answering::Replays(journal) = self.ask.frame.clone().answering() {
             let (operation, question) = match self.recall(journal)? {
                 ControlFlow::Break(answer) => return Ok(answer),
@@ -459,7 +459,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
         let until = until.filter(|_| self.inquiry.subject.kind() != QuestionKind::Elsewhere);
         let mut patience = until.map(|until| core.clock.sleep(until.since(core.now())));
         let key_is_default = self.inquiry.key.is_none();
-        let mut opened = self.open(self.inquiry.message.to_string(), key_is_default)?;
+        let mut opened = self.pose(self.inquiry.message.to_string(), key_is_default)?;
         let mut asked = 0;
         loop {
             let received = poll_fn(|cx| match Pin::new(&mut opened).poll(cx) {
@@ -487,13 +487,13 @@ impl<T: Send + 'static> QuestionBuilder<T> {
                 return Err(FlowError::Invalid { question: self.inquiry.message.to_string(), problem });
             }
             asked += 1;
-            opened = self.open(problem.noted(&self.inquiry.message), key_is_default)?;
+            opened = self.pose(problem.noted(&self.inquiry.message), key_is_default)?;
         }
     }
 
-    /// Opens the question, with this message. A separate function, so that the waiting future does not store these
+    /// Poses the question, with this message. A separate function, so that the waiting future does not store these
     /// temporaries.
-    fn open(&mut self, words: String, key_is_default: bool) -> Result<Opened, FlowError> {
+    fn pose(&mut self, words: String, key_is_default: bool) -> Result<PendingAnswer, FlowError> {
         let Self { ask: Ask { frame }, inquiry, options, .. } = self;
         let key = inquiry.settle_key().clone();
         let question = OpenQuestion {
@@ -505,7 +505,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
             message: inquiry.message.clone(),
             until: begun(options, &frame.core),
         };
-        frame.open(question, key_is_default)
+        frame.pose(question, key_is_default)
     }
 
     /// Reads an accepted answer, and checks it with the author's rule.
@@ -565,7 +565,7 @@ impl<T: Send + 'static> IntoFuture for QuestionBuilder<T> {
 
     fn into_future(mut self) -> Self::IntoFuture {
         Box::pin(async move {
-            let answer = self.asked().await?;
+            let answer = self.wait_for_answer().await?;
             answer.into_value(self.refused, &self.inquiry.message)
         })
     }

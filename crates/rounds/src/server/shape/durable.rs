@@ -338,7 +338,7 @@ impl<S: Send + Sync + 'static> Durable<S> {
                 message,
                 until: None,
             };
-            frame.open(question, true)?.await?;
+            frame.pose(question, true)?.await?;
         }
         operation.record(Entry::Checkpoint)
     }
@@ -763,7 +763,7 @@ impl<T: Send + 'static> QuestionBuilder<T> {
             _ => operation.reserve(wanted)?,
         }
         let question = self.open_question(digest, words)?;
-        self.ask.frame.open(question, false)?.await
+        self.ask.frame.pose(question, false)?.await
     }
 
     fn open_question(&mut self, digest: Fingerprint, words: String) -> Result<OpenQuestion, FlowError> {

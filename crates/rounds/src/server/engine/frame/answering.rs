@@ -1,6 +1,6 @@
 //! How a pending question gets its answer: the one seam between a question and what answers it.
 //!
-//! Whatever asks (a shape, a request through `context.peer`, a task) opens its question with [`Frame::open`] and waits for
+//! Whatever asks (a shape, a request through `context.peer`, a task) poses its question with [`Frame::pose`] and waits for
 //! it. It cannot tell which of the ends answers:
 //!
 //! - **replay**: the handler is durable, and its journal has the answer of an earlier leg. Chosen once for a frame, with

@@ -19,7 +19,7 @@ mod step;
 pub(crate) use answering::Answering;
 pub(crate) use driver::Driver;
 pub(super) use driver::Handler;
-pub(crate) use question::{Declared, OpenQuestion, Opened};
+pub(crate) use question::{Declared, OpenQuestion, PendingAnswer};
 pub(crate) use step::{Ending, FrameStep, Listener, Resumption, Times};
 
 use std::{
@@ -259,12 +259,12 @@ impl Frame {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a question. What this gives becomes its answer.
-    pub(crate) fn open(
+    /// Poses a question to the client. What this returns resolves to its answer.
+    pub(crate) fn pose(
         self: &Arc<Self>,
         mut question: OpenQuestion,
         key_is_default: bool,
-    ) -> Result<Opened, FlowError> {
+    ) -> Result<PendingAnswer, FlowError> {
         let mut state = self.state();
         if state.ended {
             return Err(FlowError::FlowEnded);
@@ -286,7 +286,7 @@ impl Frame {
         if !state.polling {
             wake(state);
         }
-        Ok(Opened { frame: self.clone(), id })
+        Ok(PendingAnswer { frame: self.clone(), id })
     }
 
     /// A name that no other question has.
@@ -318,7 +318,7 @@ impl Frame {
     }
 
     /// Hands the driver to a leg that answers this round. None when the frame is over, or waits for another round.
-    pub(crate) async fn resume(&self, round: u32) -> Option<Box<Driver>> {
+    pub(crate) async fn driver_at(&self, round: u32) -> Option<Box<Driver>> {
         let coming = {
             let mut state = self.state();
             if state.closed || state.awaited.take_if(|awaited| awaited.get() == round).is_none() {
@@ -471,7 +471,7 @@ fn wake(mut state: MutexGuard<'_, FrameState>) {
     let (parked, waker) = (state.parked.take(), state.waker.take());
     drop(state);
     if let Some(driver) = parked {
-        driver.go_on();
+        driver.poll_alone();
     }
     if let Some(waker) = waker {
         waker.wake();

@@ -61,7 +61,7 @@ impl Driver {
             drop(wanted.send(self));
         } else if state.woken || state.aborted {
             drop(state);
-            self.go_on();
+            self.poll_alone();
         } else {
             state.parked = Some(self);
             // The task that had it is not to be kept.
@@ -72,7 +72,7 @@ impl Driver {
     }
 
     /// Polls a handler that something else than a leg has woken.
-    pub(super) fn go_on(mut self: Box<Self>) {
+    pub(super) fn poll_alone(mut self: Box<Self>) {
         let Some(runtime) = self.runtime.clone() else { return };
         runtime.spawn(async move {
             if std::future::poll_fn(|cx| Poll::Ready(self.poll_step(cx).is_pending())).await {

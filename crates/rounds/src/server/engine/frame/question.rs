@@ -125,12 +125,12 @@ pub(crate) enum Declared {
 }
 
 /// A question that was opened. It is ready with its answer, and is withdrawn when this is dropped.
-pub(crate) struct Opened {
+pub(crate) struct PendingAnswer {
     pub(super) frame: Arc<Frame>,
     pub(super) id: u32,
 }
 
-impl Future for Opened {
+impl Future for PendingAnswer {
     type Output = Result<Received, FlowError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -154,7 +154,7 @@ impl Future for Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for PendingAnswer {
     fn drop(&mut self) {
         let mut state = self.frame.state();
         let withdrawn = state.take_open(self.id);

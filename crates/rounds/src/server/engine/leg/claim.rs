@@ -55,7 +55,7 @@ impl Leg<'_> {
             self.core.watch_register();
         }
         let expires_at = envelope.span.expires_at;
-        match acquire(self.core, self.round.claim(), request, recording, Some(leg_token), None, event).await? {
+        match acquire(self.core, self.round.claim_id(), request, recording, Some(leg_token), None, event).await? {
             Acquired::Held(claim, _) if expires_at <= self.core.now() => {
                 claim.release().await;
                 Err(self.refuse(Refusal::Expired))

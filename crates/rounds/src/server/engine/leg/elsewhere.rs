@@ -104,7 +104,7 @@ impl Leg<'_> {
             return Ok(None);
         }
         let asking = self.core.elsewhere.as_ref().ok_or(FlowError::NotElsewhere)?;
-        let (now, flow, round) = (self.core.now(), self.round.claim().flow, self.round.next().number);
+        let (now, flow, round) = (self.core.now(), self.round.claim_id().flow, self.round.next().number);
         let mut last = now;
         for (key, request) in requests.iter_mut() {
             let posed = PosedElsewhere::of_mut(request).ok_or(FlowError::NotElsewhere)?;

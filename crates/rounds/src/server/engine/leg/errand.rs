@@ -99,10 +99,10 @@ impl Leg<'_> {
                 }
             },
             // The owner may have replied before it went, and its reply is still kept.
-            Routed::Gone => match self.core.claim(self.round.claim(), bid, None).await {
+            Routed::Gone => match self.core.claim(self.round.claim_id(), bid, None).await {
                 Ok(Claimed::Done(Some(reply))) => self.replay::<X>(&reply),
                 Ok(Claimed::Fresh { fence, .. }) => {
-                    ClaimGuard::new(self.core, self.round.claim(), fence, &bid, None).give_back().await;
+                    ClaimGuard::new(self.core, self.round.claim_id(), fence, &bid, None).give_back().await;
                     Err(self.refuse(Refusal::FrameGone))
                 }
                 // A full ledger has no record of the round, and so no reply.

@@ -130,7 +130,7 @@ impl Leg<'_> {
         let request = ClaimRequest { answers, keep: self.keep(span), lease, orphan: OwnerLost::Free };
         let waits = || self.event(&Station::Waiting);
         let refused = |why: &'static str| Err(ErrorData::invalid_params(why, None).into());
-        match acquire(self.core, self.round.claim(), request, None, Some(&context.ct), None, waits).await? {
+        match acquire(self.core, self.round.claim_id(), request, None, Some(&context.ct), None, waits).await? {
             Acquired::Held(claim, _) => Ok(Ok(claim)),
             Acquired::Done(Some(reply)) => Ok(Err(reply)),
             Acquired::AnsweredOtherwise => refused(OTHER_ARGUMENTS),
@@ -162,13 +162,13 @@ impl Leg<'_> {
         }
         let (spill, spent) = match minted {
             Some(Minted { span, spill, spent, .. }) => {
-                let id = self.round.next().claim();
+                let id = self.round.next().claim_id();
                 (spill.map(|state| Spill { id, keep: self.keep(span), state }), spent)
             }
             None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
         };
         match claim.settle(reply, spill, spent, change).await {
-            Ok(true) => concluded.inspect(|response| self.asked(response)),
+            Ok(true) => concluded.inspect(|response| self.report_questions(response)),
             Ok(false) => Err(overtaken()),
             Err(full @ LedgerError::Full { .. }) => {
                 claim.give_back().await;

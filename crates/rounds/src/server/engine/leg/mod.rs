@@ -199,7 +199,7 @@ impl<'a> Leg<'a> {
                             }
                             self.wake::<X>(envelope, sent, Some(Link::new(peer, &meta, &extensions)), ct).await
                         }
-                        None => self.go_on(handlers, given, envelope, sent).await,
+                        None => self.play_round(handlers, given, envelope, sent).await,
                     }
                 }
                 Err(stop) => Err(stop),
@@ -246,7 +246,7 @@ impl<'a> Leg<'a> {
             }
             let change = self.first_asked(&minted, &response, &frame).map(Box::new);
             let Minted { span, spill, .. } = minted;
-            let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
+            let spill = spill.map(|state| Spill { id: self.round.next().claim_id(), keep: self.keep(span), state });
             if change.is_some() || spill.is_some() {
                 self.core.watch_register();
                 if let Err(error) = self.core.begin(change, spill).await {
@@ -255,12 +255,12 @@ impl<'a> Leg<'a> {
                 }
             }
         }
-        self.asked(&response);
+        self.report_questions(&response);
         Ok(response)
     }
 
-    /// A leg that goes on with a flow: it runs when the round is its own, and otherwise gets what that run replied.
-    async fn go_on<X: Exchange, H: ServerHandler>(
+    /// Plays the leg of a later round: it runs if this leg gets the claim, and otherwise gets what that run replied.
+    async fn play_round<X: Exchange, H: ServerHandler>(
         &self,
         handlers: &Handlers<H>,
         mut given: Arrived<X>,
@@ -305,7 +305,7 @@ impl<'a> Leg<'a> {
             }
         };
         let frame = view.frame.clone();
-        let running = self.core.registering.as_ref().map(|register| register.run(self.round.claim().flow, &frame));
+        let running = self.core.registering.as_ref().map(|register| register.run(self.round.claim_id().flow, &frame));
         let concluded = self.run(handler, given, view, Some(&claim), deadline).await;
         drop(running);
         self.tell_unlike(&envelope.asked, decisions.as_ref(), recorded_answers.as_mut(), &frame).await;
@@ -359,7 +359,7 @@ impl<'a> Leg<'a> {
     /// Whether the flow was cancelled, by what the register says.
     async fn is_cancelled(&self) -> bool {
         let Some(register) = self.core.register() else { return false };
-        let record = register.get(self.round.claim().flow, self.core.now()).await;
+        let record = register.get(self.round.claim_id().flow, self.core.now()).await;
         matches!(record, Ok(Some(record)) if record.summary.status == FlowStatus::Cancelled)
     }
 
@@ -373,7 +373,7 @@ impl<'a> Leg<'a> {
             return;
         }
         self.core.failed(&FailedLeg {
-            flow: self.known.then(|| self.round.claim().flow),
+            flow: self.known.then(|| self.round.claim_id().flow),
             round: self.round.number,
             target: &self.binding.target,
             instance: self.core.instance(),
@@ -391,7 +391,7 @@ impl<'a> Leg<'a> {
             return;
         }
         if let Value::Object(data) = stop.error.data.get_or_insert_with(|| json!({})) {
-            data.insert("flow".to_owned(), self.round.claim().flow.to_string().into());
+            data.insert("flow".to_owned(), self.round.claim_id().flow.to_string().into());
         }
     }
 
@@ -407,7 +407,7 @@ impl<'a> Leg<'a> {
         (self.round, self.known) = (round, true);
     }
 
-    fn asked(&self, response: &impl Response) {
+    fn report_questions(&self, response: &impl Response) {
         if let Some(asks) = response.asks().filter(|_| self.core.is_observed()) {
             let keys = order::keys(asks);
             let bytes = asks.request_state.as_ref().map_or(0, String::len);

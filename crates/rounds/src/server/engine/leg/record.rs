@@ -53,7 +53,7 @@ impl Leg<'_> {
         let change = self.settled(&claim, &concluded, minted.as_ref(), answers.as_ref(), reply.as_deref(), frame);
         let (spill, spent) = match minted {
             Some(Minted { span, spill, spent, .. }) => {
-                let spill = spill.map(|state| Spill { id: self.round.next().claim(), keep: self.keep(span), state });
+                let spill = spill.map(|state| Spill { id: self.round.next().claim_id(), keep: self.keep(span), state });
                 (spill, spent)
             }
             // The flow is over.
@@ -61,7 +61,7 @@ impl Leg<'_> {
         };
         let orphan = claim.owner_lost();
         match claim.settle(reply, spill, spent, change).await {
-            Ok(true) => concluded.inspect(|response| self.asked(response)),
+            Ok(true) => concluded.inspect(|response| self.report_questions(response)),
             Ok(false) if self.is_cancelled().await => Err(self.refuse(Refusal::Cancelled)),
             Ok(false) => Err(overtaken().for_good(orphan)),
             Err(error) => {

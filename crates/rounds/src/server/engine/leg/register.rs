@@ -153,7 +153,7 @@ impl Leg<'_> {
     ) -> FlowChange {
         let share = self.core.share(self.binding.principal);
         let summary = FlowSummary {
-            id: self.round.claim().flow,
+            id: self.round.claim_id().flow,
             method: self.binding.method,
             target: self.plain_target(),
             principal: if let PrincipalShare::Principal(digest) = share { Some(digest) } else { None },

@@ -119,7 +119,7 @@ impl Leg<'_> {
         deadline: Timestamp,
     ) -> Option<(Arc<Frame>, Concluded<X::Response>)> {
         let frame = self.core.frames.find(self.round.flow)?;
-        let mut driver = *frame.resume(self.round.number).await?;
+        let mut driver = *frame.driver_at(self.round.number).await?;
         self.event(&Station::Resumed);
         frame.took(HandlerPart::Continued);
         driver.take_up(Resumption { answers, link: link.map(Box::new), peer: self.peer, leg: leg_token });

@@ -161,7 +161,7 @@ async fn push(
         let (kind, message) = (kind_of(&request)?, words(&request).into());
         let (request, name) = (Some(Box::new(request)), key.as_str().into());
         let question = OpenQuestion { key: name, kind, request, form: None, digest: None, message, until: Some(until) };
-        asked.push((key, kind, view.frame.open(question, false)?));
+        asked.push((key, kind, view.frame.pose(question, false)?));
     }
     let mut received = Vec::new();
     for (key, kind, opened) in asked {

@@ -6,9 +6,9 @@
 //! of its own, and the line. [`StandIn`] wraps the handler's future and polls both ends, so that the driver sees a handler that asks.
 //!
 //! ```text
-//! handler ─▶ Peer ─▶ rmcp's loop ─▶ Line ─▶ StandIn ─▶ Frame::open     a question
+//! handler ─▶ Peer ─▶ rmcp's loop ─▶ Line ─▶ StandIn ─▶ Frame::pose     a question
 //!                                        └▶ Link ─▶ the real peer      anything else
-//! handler ◀─ Peer ◀─ rmcp's loop ◀─ Line ◀─ StandIn ◀─ Opened          its answer
+//! handler ◀─ Peer ◀─ rmcp's loop ◀─ Line ◀─ StandIn ◀─ PendingAnswer   its answer
 //! ```
 //!
 //! Which questions form a round does not depend on how fast rmcp's loop runs. After each poll of the handler, the stand-in sends a

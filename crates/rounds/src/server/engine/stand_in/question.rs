@@ -22,7 +22,7 @@ use crate::{
     server::{
         engine::{
             answer::Received,
-            frame::{Frame, OpenQuestion, Opened},
+            frame::{Frame, OpenQuestion, PendingAnswer},
         },
         policy::{error::FlowError, gate, measure::Limit},
         seal::envelope::QuestionKind,
@@ -85,7 +85,7 @@ impl PeerQuestions {
             match sent {
                 SentQuestion::Withdrawn(id) => self.open.retain(|question| question.id != id),
                 SentQuestion::Asked(id, request) => {
-                    match self.admit().and_then(|()| PeerQuestion::open(&self.frame, id.clone(), *request)) {
+                    match self.admit().and_then(|()| PeerQuestion::pose(&self.frame, id.clone(), *request)) {
                         Ok(question) => self.open.push(question),
                         Err(error) => self.refused.push((id, error)),
                     }
@@ -128,7 +128,7 @@ impl PeerQuestions {
 struct PeerQuestion {
     id: RequestId,
     kind: QuestionKind,
-    opened: Opened,
+    opened: PendingAnswer,
     /// As JSON text, which takes little memory: it is read only when an answer comes.
     request: Box<str>,
     /// How often it was asked again because its answer was not valid.
@@ -136,11 +136,11 @@ struct PeerQuestion {
 }
 
 impl PeerQuestion {
-    fn open(frame: &Arc<Frame>, id: RequestId, request: InputRequest) -> Result<Self, FlowError> {
+    fn pose(frame: &Arc<Frame>, id: RequestId, request: InputRequest) -> Result<Self, FlowError> {
         let unwritable = |error| FlowError::failed(format!("the request cannot be written as JSON: {error}"));
         let text = serde_json::to_string(&request).map_err(unwritable)?;
         let kind = gate::kind_of(&request)?;
-        let opened = open(frame, kind, request)?;
+        let opened = pose(frame, kind, request)?;
         Ok(Self { id, kind, opened, request: text.into(), asked_again: 0 })
     }
 
@@ -169,12 +169,12 @@ impl PeerQuestion {
         }
         self.asked_again += 1;
         note(&mut request, &problem);
-        self.opened = open(frame, self.kind, request)?;
+        self.opened = pose(frame, self.kind, request)?;
         Ok(None)
     }
 }
 
-fn open(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result<Opened, FlowError> {
+fn pose(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result<PendingAnswer, FlowError> {
     let question = OpenQuestion {
         key: key(kind, &request).into(),
         kind,
@@ -184,7 +184,7 @@ fn open(frame: &Arc<Frame>, kind: QuestionKind, request: InputRequest) -> Result
         until: None,
         request: Some(Box::new(request)),
     };
-    frame.open(question, true)
+    frame.pose(question, true)
 }
 
 /// The key of a question: the field of a form with one field, and otherwise the kind of the question.

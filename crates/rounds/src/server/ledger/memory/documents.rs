@@ -65,7 +65,7 @@ impl DocumentTable {
         self.shares.fits(keep.share, change.growth(before))?;
         self.remove(id);
         let version = Version::next(before, &change);
-        let share = self.shares.open(keep.share, DocumentChange::OVERHEAD + version.bytes);
+        let share = self.shares.charge(keep.share, DocumentChange::OVERHEAD + version.bytes);
         self.due.extend(change.due.map(|due| (id.kind, due, id.key)));
         self.over.insert((keep.until, id));
         let document = Document { version, sealed: change.sealed, due: change.due };

@@ -83,7 +83,7 @@ impl FlowTable {
         match self.kept.contains_key(&id) {
             true => self.change(id, |record| record.apply(change)),
             false => {
-                let share = self.shares.open(share, RECORD_BYTES);
+                let share = self.shares.charge(share, RECORD_BYTES);
                 let kept = KeptFlow { record: FlowRecord::new(change), deleted: false, share, bytes: RECORD_BYTES };
                 self.kept.insert(id, Box::new(kept));
                 self.enter(id);

@@ -615,7 +615,7 @@ impl Records {
 
     /// Inserts a free claim. Its space was checked before.
     fn insert(&mut self, name: ClaimName, keep: Retention) -> SlotPlace {
-        let share = self.shares.open(keep.share, CLAIM_BYTES);
+        let share = self.shares.charge(keep.share, CLAIM_BYTES);
         self.table.insert(name, share, SlotState::Free(0), due(keep.now, keep.until))
     }
 

@@ -99,7 +99,7 @@ impl MemoryShares {
     }
 
     /// Counts so many bytes for a share, and opens an account for it if it has none.
-    pub(super) fn open(&mut self, share: PrincipalShare, bytes: usize) -> ShareId {
+    pub(super) fn charge(&mut self, share: PrincipalShare, bytes: usize) -> ShareId {
         let id = match share {
             PrincipalShare::Common => ShareId::COMMON,
             PrincipalShare::Anonymous => ShareId::ANONYMOUS,
@@ -172,19 +172,19 @@ mod tests {
     #[test]
     fn a_caller_at_its_share_is_refused_and_the_others_are_not() {
         let mut shares = MemoryShares::new(10_000);
-        shares.open(A, 990);
+        shares.charge(A, 990);
         assert!(refused(&shares, A, 11).contains("the records of one principal may take 1000 bytes"));
         assert!(
             shares.fits(A, 10).is_ok()
                 && shares.fits(B, 1000).is_ok()
                 && shares.fits(PrincipalShare::Anonymous, 5000).is_ok()
         );
-        shares.open(PrincipalShare::Anonymous, 5000);
+        shares.charge(PrincipalShare::Anonymous, 5000);
         assert!(
             refused(&shares, PrincipalShare::Anonymous, 1).contains("callers without a principal may take 5000 bytes")
         );
         assert!(shares.fits(B, 1000).is_ok() && shares.fits(PrincipalShare::Common, 3000).is_ok());
-        shares.open(PrincipalShare::Common, 3900);
+        shares.charge(PrincipalShare::Common, 3900);
         assert!(refused(&shares, B, 100).contains("all records may take 10000 bytes"), "what is left is for all");
     }
 
@@ -202,8 +202,8 @@ mod tests {
     fn an_account_goes_with_its_last_byte_and_its_place_is_used_again() {
         let mut shares = MemoryShares::new(10_000);
         for round in 0..3 {
-            let (a, b) = (shares.open(A, 64), shares.open(B, 64));
-            assert_eq!(shares.open(A, 64), a);
+            let (a, b) = (shares.charge(A, 64), shares.charge(B, 64));
+            assert_eq!(shares.charge(A, 64), a);
             assert_ne!(a, b);
             assert_eq!(shares.used(), 3 * 64 + 2 * ACCOUNT_BYTES, "{round}");
             for id in [a, b, a] {

@@ -297,7 +297,7 @@ mod tests {
     }
 
     fn share() -> ShareId {
-        super::super::shares::MemoryShares::new(0).open(crate::server::ledger::PrincipalShare::Common, 0)
+        super::super::shares::MemoryShares::new(0).charge(crate::server::ledger::PrincipalShare::Common, 0)
     }
 
     #[test]
