@@ -164,7 +164,7 @@ impl<'a> Read<'a> {
                 End::Text { .. } => {}
                 End::GivenUp => broken.push(format!("flow {flow} never ended: its client gave up at {at}")),
                 End::Lost { leg, outcome } => {
-                    if !self.may_be_lost(self.sent[leg].1, *at, outcome) {
+                    if !self.may_be_lost(self.sent[leg].1, *at) {
                         broken.push(format!("flow {flow} was lost at {at} to {outcome:?}, in leg {leg}"));
                     }
                 }
@@ -178,7 +178,7 @@ impl<'a> Read<'a> {
     }
 
     /// Whether a flow may end with an error that no retry helps against.
-    fn may_be_lost(&self, last: &Leg, at: u64, outcome: &Outcome) -> bool {
+    fn may_be_lost(&self, last: &Leg, at: u64) -> bool {
         let Some(token) = self.token(last) else { return false };
         let legs = || self.sent.values().filter(|(_, leg)| leg.flow == last.flow);
         // Its time is over: so far, the promise is that it ends.
@@ -209,11 +209,7 @@ impl<'a> Read<'a> {
                     _ => false,
                 }
         });
-        // Its handler has ended, and the store did not confirm the record of its reply: see decision 0200.
-        let sent = self.sent[&last.leg].0;
-        let unrecorded = *outcome == Outcome::Error("the call cannot go on: start it again".to_owned())
-            && (self.had(sent, at, |fault| fault.fault.is_of_store()) || self.had_loss(sent, at));
-        cancelled || unreachable || unrecorded
+        cancelled || unreachable
     }
 
     fn nothing_is_answered_past_its_deadline(&self, broken: &mut Vec<String>) {

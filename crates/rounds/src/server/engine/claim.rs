@@ -215,6 +215,58 @@ impl ClaimGuard {
         settled
     }
 
+    /// Records the outcome after the ledger did not say whether it did, for one lease at most. Only for a claim that no other
+    /// run can take over, so that a settled one was settled by this run.
+    ///
+    /// Other legs get `retry` meanwhile, because the claim still runs.
+    pub(super) async fn settle_again(
+        &mut self,
+        outcome: Option<Vec<u8>>,
+        spill: Option<Spill>,
+        spent: Vec<ClaimId>,
+        change: Option<Box<FlowChange>>,
+    ) -> Result<bool, LedgerError> {
+        let (core, lease) = (self.core.clone(), self.core.limits.lease);
+        let give_up = core.now() + lease;
+        loop {
+            core.clock.sleep(pause(lease, false)).await;
+            let fence = self.fence();
+            let settled = self.settle(outcome.clone(), spill.clone(), spent.clone(), change.clone()).await;
+            let settled = match settled {
+                // An earlier attempt may have settled it.
+                Ok(false) => match self.is_settled().await {
+                    Err(away) => {
+                        self.fence = Some(fence);
+                        Err(away)
+                    }
+                    known => known,
+                },
+                settled => settled,
+            };
+            match settled {
+                Err(LedgerError::Unavailable(_)) if core.now() < give_up => {}
+                settled => return settled,
+            }
+        }
+    }
+
+    /// Whether a leg with the same answers was settled.
+    async fn is_settled(&self) -> Result<bool, LedgerError> {
+        let Self { core, id, .. } = self;
+        let (lease, orphan) = (core.limits.lease, self.owner_lost);
+        let keep = core.keep(core.now() + lease, None);
+        let request = ClaimRequest { answers: self.answers, keep, lease, orphan };
+        match core.claim(*id, request, None).await? {
+            Claimed::Done(_) => Ok(true),
+            Claimed::Fresh { fence, .. } => {
+                // Not recorded: the ledger has lost the claim.
+                Self::new(core, *id, fence, &request, None).release().await;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
     /// Leaves the claim to its lease.
     pub(super) fn forget(mut self) {
         self.fence = None;

@@ -17,7 +17,7 @@ use crate::{
             reply::Reply,
             stop::{Stop, overtaken, unavailable},
         },
-        ledger::{LedgerError, Spill},
+        ledger::{LedgerError, OwnerLost, Spill},
         policy::{measure::Limit, observe::Station},
         seal::{envelope::Envelope, refusal::Refusal, token},
     },
@@ -60,7 +60,18 @@ impl Leg<'_> {
             None => (None, frame.onces.get().map(|onces| onces.spent(|_| true)).unwrap_or_default()),
         };
         let orphan = claim.owner_lost();
-        match claim.settle(reply, spill, spent, change).await {
+        // The handler of a waiting flow does not run again, so its reply must not be lost with a single answer of the ledger.
+        let again = (orphan == OwnerLost::Dead).then(|| (spill.clone(), spent.clone(), change.clone()));
+        let mut settled = claim.settle(reply, spill, spent, change).await;
+        if let (Some((spill, spent, change)), Err(LedgerError::Unavailable(_))) = (again, &settled) {
+            let reply = self.kept(match &concluded {
+                Err(stop) => Reply::encode::<X::Response>(Err(&stop.error)),
+                Ok(response) => Reply::encode(Ok(response)),
+            });
+            // Boxed because it is rare, and every leg's future would be larger.
+            settled = Box::pin(claim.settle_again(reply, spill, spent, change)).await;
+        }
+        match settled {
             Ok(true) => concluded.inspect(|response| self.report_questions(response)),
             Ok(false) if self.is_cancelled().await => Err(self.refuse(Refusal::Cancelled)),
             Ok(false) => Err(overtaken().for_good(orphan)),
