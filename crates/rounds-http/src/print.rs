@@ -3,11 +3,11 @@
 use std::{borrow::Cow, collections::BTreeMap, mem};
 
 use rmcp::model::{
-    ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema, Extensions, InputRequest,
-    InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcNotification, JsonRpcResponse, MetaObject,
+    DetailedTask, ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema, Extensions,
+    GetTaskResult, InputRequest, InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcNotification, JsonRpcResponse, MetaObject,
     NotificationMetaObject, ObjectTypeConst, PrimitiveSchemaDefinition, ProgressNotification,
     ProgressNotificationMethod, ProgressNotificationParam, ProgressToken, RequestId, ResultType, ServerJsonRpcMessage,
-    ServerNotification, ServerResult,
+    ServerNotification, ServerResult, Task, TaskPayload, TaskStatus,
 };
 use rounds::order::ORDER;
 use serde_json::Value;
@@ -34,6 +34,11 @@ fn print(body: &mut Vec<u8>, message: &ServerJsonRpcMessage) -> serde_json::Resu
             if ALL_IS_PRINTED =>
         {
             print_asks(body, id, asks)
+        }
+        JsonRpcMessage::Response(JsonRpcResponse { id, result: ServerResult::GetTaskResult(got), .. })
+            if ALL_IS_PRINTED && ALL_OF_TASK_IS_PRINTED && is_known(&got.task.payload) =>
+        {
+            print_task(body, id, got)
         }
         JsonRpcMessage::Notification(JsonRpcNotification {
             notification: ServerNotification::ProgressNotification(progress),
@@ -97,13 +102,7 @@ fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> s
     let mut result = Object::begin(message.member("result"));
     serde_json::to_writer(result.member("resultType"), &asks.result_type)?;
     if let Some(asked) = &asks.input_requests {
-        let mut requests = Object::begin(result.member("inputRequests"));
-        let order = asks.meta.as_ref().and_then(|meta| meta.get(ORDER));
-        let order: Vec<_> = order.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-        for (key, request) in in_order(asked, &order) {
-            print_request(requests.member(key), request)?;
-        }
-        requests.end();
+        print_requests(result.member("inputRequests"), asked, asks.meta.as_ref())?;
     }
     if let Some(state) = &asks.request_state {
         text(result.member("requestState"), state);
@@ -113,6 +112,67 @@ fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> s
     }
     result.end();
     message.end();
+    Ok(())
+}
+
+/// The same for a task: see [`ALL_IS_PRINTED`].
+const ALL_OF_TASK_IS_PRINTED: bool = size_of::<GetTaskResult>()
+    == size_of::<(ResultType, Option<MetaObject>, DetailedTask)>()
+    && size_of::<DetailedTask>() == size_of::<(Task, TaskPayload)>()
+    && size_of::<Task>()
+        == size_of::<(String, TaskStatus, Option<String>, String, String, Option<u64>, Option<u64>)>();
+
+/// Whether this is not a payload that a later rmcp has added.
+fn is_known(payload: &TaskPayload) -> bool {
+    use TaskPayload::{Cancelled, Completed, Failed, InputRequired, Working};
+    matches!(payload, Working | InputRequired { .. } | Completed { .. } | Failed { .. } | Cancelled)
+}
+
+/// Prints a task as rmcp does, but for the order of its questions. rmcp prints it by way of a copy.
+fn print_task(to: &mut Vec<u8>, id: &RequestId, got: &GetTaskResult) -> serde_json::Result<()> {
+    let mut message = Object::begin(to);
+    text(message.member("jsonrpc"), "2.0");
+    serde_json::to_writer(message.member("id"), id)?;
+    let mut result = Object::begin(message.member("result"));
+    serde_json::to_writer(result.member("resultType"), &got.result_type)?;
+    if let Some(meta) = &got.meta {
+        serde_json::to_writer(result.member("_meta"), meta)?;
+    }
+    let task = &got.task.task;
+    text(result.member("taskId"), &task.task_id);
+    serde_json::to_writer(result.member("status"), &task.status)?;
+    if let Some(message) = &task.status_message {
+        text(result.member("statusMessage"), message);
+    }
+    text(result.member("createdAt"), &task.created_at);
+    text(result.member("lastUpdatedAt"), &task.last_updated_at);
+    serde_json::to_writer(result.member("ttlMs"), &task.ttl_ms)?;
+    if let Some(interval) = &task.poll_interval_ms {
+        serde_json::to_writer(result.member("pollIntervalMs"), interval)?;
+    }
+    match &got.task.payload {
+        TaskPayload::InputRequired { input_requests } => {
+            print_requests(result.member("inputRequests"), input_requests, got.meta.as_ref())?;
+        }
+        TaskPayload::Completed { result: came } => serde_json::to_writer(result.member("result"), came)?,
+        TaskPayload::Failed { error } => serde_json::to_writer(result.member("error"), error)?,
+        // The others have nothing but their status.
+        _ => {}
+    }
+    result.end();
+    message.end();
+    Ok(())
+}
+
+/// Prints questions, in the order in which they were asked.
+fn print_requests(to: &mut Vec<u8>, asked: &InputRequests, meta: Option<&MetaObject>) -> serde_json::Result<()> {
+    let mut requests = Object::begin(to);
+    let order = meta.and_then(|meta| meta.get(ORDER));
+    let order: Vec<_> = order.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    for (key, request) in in_order(asked, &order) {
+        print_request(requests.member(key), request)?;
+    }
+    requests.end();
     Ok(())
 }
 
@@ -283,6 +343,38 @@ mod tests {
             let mut printed = Vec::new();
             print(&mut printed, &message)?;
             assert_eq!(serde_json::from_slice::<Value>(&printed)?, serde_json::to_value(&message)?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_task_is_printed_as_rmcp_prints_it() -> Result<(), Box<dyn std::error::Error>> {
+        const { assert!(ALL_OF_TASK_IS_PRINTED, "print what is new in rmcp, too") };
+        let object = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let questions = InputRequests::from([
+            ("roots.1".to_owned(), InputRequest::ListRoots(ListRootsRequest::default())),
+            ("a \"b\".2".to_owned(), InputRequest::ListRoots(ListRootsRequest::default())),
+        ]);
+        let payloads = [
+            TaskPayload::Working,
+            TaskPayload::InputRequired { input_requests: questions },
+            TaskPayload::Completed { result: object(json!({"content": [], "isError": true})) },
+            TaskPayload::Failed { error: object(json!({"code": -32603, "message": "no \"luck\""})) },
+            TaskPayload::Cancelled,
+        ];
+        for payload in payloads {
+            assert!(is_known(&payload));
+            let least = Task::new("rounds.1", payload.status(), "then", "now");
+            let mut all = least.clone().with_ttl_ms(1000);
+            (all.status_message, all.poll_interval_ms) = (Some("half\nway".to_owned()), Some(500));
+            for (task, meta) in [(least, None), (all, Some(object(json!({ORDER: ["roots.1"]}))))] {
+                let mut got = GetTaskResult::new(DetailedTask::new(task, payload.clone()));
+                got.meta = meta.map(MetaObject);
+                let message = ServerJsonRpcMessage::response(ServerResult::GetTaskResult(got), RequestId::Number(1));
+                let mut printed = Vec::new();
+                print(&mut printed, &message)?;
+                assert_eq!(serde_json::from_slice::<Value>(&printed)?, serde_json::to_value(&message)?);
+            }
         }
         Ok(())
     }

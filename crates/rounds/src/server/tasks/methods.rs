@@ -13,7 +13,10 @@ use super::{
     require_declared,
     table::{TaskKey, is_ours},
 };
-use crate::server::{policy::principal::Principal, seal::Digest};
+use crate::{
+    server::{policy::principal::Principal, seal::Digest},
+    shared::clock::Timestamp,
+};
 
 impl TaskService {
     /// Whether a task with this id could be one of ours.
@@ -26,9 +29,8 @@ impl<H: ServerHandler> Player<H> {
     /// The present state of the task.
     pub(crate) async fn get(self, id: &str, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
         let key = Digest::of_task(id);
-        let record = self.find(key, &context).await?;
         let message = self.tasks.runs.find(key).and_then(|live| live.status.get());
-        Ok(record.got(id, message, self.core.now()))
+        self.find(key, &context, |record, now| record.got(id, message.clone(), now)).await
     }
 
     /// Takes answers to the questions of a task. Those to other questions are ignored.
@@ -38,7 +40,7 @@ impl<H: ServerHandler> Player<H> {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let key = Digest::of_task(&request.task_id);
-        self.find(key, &context).await?;
+        self.find(key, &context, |_, _| ()).await?;
         let (now, run) = (self.core.now(), self.new_run());
         let answered = self.tasks.change(&self.core, key, |record| {
             let answered = record.answer(&request.input_responses, now)?;
@@ -54,7 +56,7 @@ impl<H: ServerHandler> Player<H> {
     /// Cancels the task, unless it has ended. A handler that runs is told to stop, and may still end.
     pub(crate) async fn cancel(self, id: &str, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         let key = Digest::of_task(id);
-        self.find(key, &context).await?;
+        self.find(key, &context, |_, _| ()).await?;
         let (now, keep) = (self.core.now(), self.core.lifetimes.round);
         let waited = self.tasks.change(&self.core, key, |record| record.cancel(now, keep)).await?;
         if let Some(live) = self.tasks.runs.find(key) {
@@ -66,25 +68,50 @@ impl<H: ServerHandler> Player<H> {
         Ok(())
     }
 
-    /// The task, if the caller may see it and it is not over. If its run is lost, it goes on here.
-    async fn find(&self, key: TaskKey, context: &RequestContext<RoleServer>) -> Result<Record, ErrorData> {
+    /// Looks at the task, if the caller may see it and it is not over. If its run is lost, it goes on here.
+    async fn find<T>(
+        &self,
+        key: TaskKey,
+        context: &RequestContext<RoleServer>,
+        look: impl Fn(&Record, Timestamp) -> T,
+    ) -> Result<T, ErrorData> {
         require_declared(context)?;
         self.sweep_from_now_on(context);
-        let now = self.core.now();
-        let record = self.tasks.read(&self.core, key).await?;
-        if record.owner != caller(&self.core, context).as_ref().map(Principal::digest) {
-            return Err(unknown());
+        let (now, caller) = (self.core.now(), caller(&self.core, context));
+        let owner = caller.as_ref().map(Principal::digest);
+        let found = self.tasks.look(&self.core, key, |record| {
+            if record.owner != owner {
+                Found::Foreign
+            } else if record.is_over(now) {
+                Found::Over
+            } else if record.needs_care(now) {
+                Found::NeedsCare
+            } else {
+                Found::Seen(look(record, now))
+            }
+        });
+        match found.await? {
+            Found::Seen(seen) => Ok(seen),
+            Found::Foreign => Err(unknown()),
+            Found::Over => {
+                self.tasks.table.remove(key);
+                Err(unknown())
+            }
+            Found::NeedsCare => {
+                self.care_for(key, context.clone()).await?;
+                let now = self.core.now();
+                Ok(self.tasks.look(&self.core, key, |record| look(record, now)).await?)
+            }
         }
-        if record.is_over(now) {
-            self.tasks.table.remove(key);
-            return Err(unknown());
-        }
-        if !record.needs_care(now) {
-            return Ok(record);
-        }
-        self.care_for(key, context.clone()).await?;
-        Ok(self.tasks.read(&self.core, key).await?)
     }
+}
+
+/// What a request finds under the id of a task.
+enum Found<T> {
+    Seen(T),
+    Foreign,
+    Over,
+    NeedsCare,
 }
 
 /// What is said of an id that is unknown, another caller's, or expired.

@@ -57,9 +57,19 @@ pub(super) fn documents(core: &Core) -> Option<&dyn Documents> {
 
 impl TaskService {
     pub(super) async fn read(&self, core: &Core, key: TaskKey) -> Result<Record, Unkept> {
+        self.look(core, key, Record::clone).await
+    }
+
+    /// Looks at a task, without a copy of what is kept in memory.
+    pub(super) async fn look<T>(
+        &self,
+        core: &Core,
+        key: TaskKey,
+        look: impl FnOnce(&Record) -> T,
+    ) -> Result<T, Unkept> {
         match documents(core) {
-            None => Ok(self.table.find(key).ok_or(Unkept::Unknown)?.look(Record::clone)),
-            Some(documents) => Ok(fetch(core, documents, key).await?.0),
+            None => Ok(self.table.find(key).ok_or(Unkept::Unknown)?.look(look)),
+            Some(documents) => Ok(look(&fetch(core, documents, key).await?.0)),
         }
     }
 
