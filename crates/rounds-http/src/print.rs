@@ -4,10 +4,10 @@ use std::{borrow::Cow, collections::BTreeMap, mem};
 
 use rmcp::model::{
     DetailedTask, ElicitRequest, ElicitRequestParams, ElicitationCreateRequestMethod, ElicitationSchema, Extensions,
-    GetTaskResult, InputRequest, InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcNotification, JsonRpcResponse, MetaObject,
-    NotificationMetaObject, ObjectTypeConst, PrimitiveSchemaDefinition, ProgressNotification,
-    ProgressNotificationMethod, ProgressNotificationParam, ProgressToken, RequestId, ResultType, ServerJsonRpcMessage,
-    ServerNotification, ServerResult, Task, TaskPayload, TaskStatus,
+    GetTaskResult, InputRequest, InputRequests, InputRequiredResult, JsonRpcMessage, JsonRpcNotification,
+    JsonRpcResponse, MetaObject, NotificationMetaObject, ObjectTypeConst, PrimitiveSchemaDefinition,
+    ProgressNotification, ProgressNotificationMethod, ProgressNotificationParam, ProgressToken, RequestId, ResultType,
+    ServerJsonRpcMessage, ServerNotification, ServerResult, Task, TaskPayload, TaskStatus,
 };
 use rounds::order::ORDER;
 use serde_json::Value;
@@ -119,8 +119,7 @@ fn print_asks(to: &mut Vec<u8>, id: &RequestId, asks: &InputRequiredResult) -> s
 const ALL_OF_TASK_IS_PRINTED: bool = size_of::<GetTaskResult>()
     == size_of::<(ResultType, Option<MetaObject>, DetailedTask)>()
     && size_of::<DetailedTask>() == size_of::<(Task, TaskPayload)>()
-    && size_of::<Task>()
-        == size_of::<(String, TaskStatus, Option<String>, String, String, Option<u64>, Option<u64>)>();
+    && size_of::<Task>() == size_of::<(String, TaskStatus, Option<String>, String, String, Option<u64>, Option<u64>)>();
 
 /// Whether this is not a payload that a later rmcp has added.
 fn is_known(payload: &TaskPayload) -> bool {
@@ -170,7 +169,7 @@ fn print_requests(to: &mut Vec<u8>, asked: &InputRequests, meta: Option<&MetaObj
     let order = meta.and_then(|meta| meta.get(ORDER));
     let order: Vec<_> = order.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     for (key, request) in in_order(asked, &order) {
-        print_request(requests.member(key), request)?;
+        print_request(requests.member_named(key), request)?;
     }
     requests.end();
     Ok(())
@@ -213,7 +212,7 @@ fn print_schema(to: &mut Vec<u8>, schema: &ElicitationSchema) -> serde_json::Res
     }
     let mut properties = Object::begin(object.member("properties"));
     for (name, field) in in_order(&schema.properties, schema.property_order.as_deref().unwrap_or_default()) {
-        serde_json::to_writer(properties.member(name), field)?;
+        serde_json::to_writer(properties.member_named(name), field)?;
     }
     properties.end();
     if let Some(required) = &schema.required {
@@ -249,14 +248,26 @@ impl<'a> Object<'a> {
         Self { to, is_empty: true }
     }
 
-    /// Where the value of this member is to be printed.
-    fn member(&mut self, name: &str) -> &mut Vec<u8> {
-        if !mem::replace(&mut self.is_empty, false) {
-            self.to.push(b',');
-        }
+    /// Where the value of this member is to be printed. Its name has nothing to escape.
+    fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
+        self.separate();
+        plain(self.to, name);
+        self.to.push(b':');
+        self.to
+    }
+
+    /// The same for a name that may be anything.
+    fn member_named(&mut self, name: &str) -> &mut Vec<u8> {
+        self.separate();
         text(self.to, name);
         self.to.push(b':');
         self.to
+    }
+
+    fn separate(&mut self) {
+        if !mem::replace(&mut self.is_empty, false) {
+            self.to.push(b',');
+        }
     }
 
     fn end(self) {
@@ -269,14 +280,19 @@ fn text(to: &mut Vec<u8>, text: &str) {
     let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     // Most are plain, and to look at all bytes of them is quicker than to stop where one is not.
     if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
-        to.reserve(text.len() + 2);
-        to.push(b'"');
-        to.extend_from_slice(text.as_bytes());
-        to.push(b'"');
+        plain(to, text);
     } else {
         // A text can be printed, and memory takes it.
         let _ = serde_json::to_writer(to, text);
     }
+}
+
+/// Prints a text with nothing to escape.
+fn plain(to: &mut Vec<u8>, text: &str) {
+    to.reserve(text.len() + 2);
+    to.push(b'"');
+    to.extend_from_slice(text.as_bytes());
+    to.push(b'"');
 }
 
 #[cfg(test)]

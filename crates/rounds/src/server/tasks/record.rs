@@ -363,7 +363,11 @@ impl Asking {
     }
 
     fn requests(&self) -> InputRequests {
-        self.questions.iter().map(|question| (question.shown.clone(), question.request.clone())).collect()
+        let mut requests = InputRequests::new();
+        for question in &self.questions {
+            requests.insert(question.shown.clone(), question.request.clone());
+        }
+        requests
     }
 }
 
