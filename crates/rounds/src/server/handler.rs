@@ -1,6 +1,6 @@
 //! [`Rounds`] as an rmcp handler: it handles three methods and passes the others on.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -16,7 +16,7 @@ use super::{
     policy::gate::Era,
     rounds::Rounds,
     seal::envelope::Method,
-    tasks::{Called, Player, TaskService, require_declared},
+    tasks::{Called, Player, TaskService, is_brief, promise, require_declared},
 };
 
 #[deny(clippy::missing_trait_methods)]
@@ -38,7 +38,10 @@ impl<H: ServerHandler> ServerHandler for Rounds<H> {
                 Some(player) => Called::Offered(player.play(request, context)),
                 None => Called::Leg(leg::play(&self.core, &self.handlers, request, context)),
             },
-            Some((tasks, after)) => Called::Offered(Box::pin(self.player(tasks).call(request, context, after))),
+            Some((tasks, after)) if after.is_zero() || self.elsewhere.is_some() || !is_brief(&request, &context) => {
+                Called::Offered(self.player(tasks).call(request, context, after))
+            }
+            Some((tasks, after)) => Called::Promising(self.call_inline(tasks, request, context, after)),
         }
     }
 
@@ -285,6 +288,34 @@ impl<H: ServerHandler> Rounds<H> {
     fn tasks_with(&self, id: &str) -> Option<&Arc<TaskService>> {
         let theirs = || ServerHandler::get_info(&**self.handlers.here()).capabilities.supports_tasks();
         self.tasks.as_ref().filter(|_| TaskService::is_ours(id) || !theirs())
+    }
+
+    /// Calls a tool. Only if the call does not end at once, a task is prepared for it.
+    fn call_inline<'a>(
+        &'a self,
+        tasks: &'a Arc<TaskService>,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+        after: Duration,
+    ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + Send + Unpin + 'a {
+        if tasks.is_to_sweep(&self.core) {
+            self.player(tasks).sweep_from_now_on(&context);
+        }
+        let mut promise = Some(promise(&self.core, &self.handlers, request, context));
+        let mut waits = None;
+        poll_fn(move |cx| {
+            if let Some(begun) = &mut promise
+                && let Poll::Ready(played) = begun.poll(cx)
+            {
+                return Poll::Ready(played);
+            }
+            let promise = &mut promise;
+            let waits = waits.get_or_insert_with(|| {
+                let begun = promise.take().expect("a call begins to wait once");
+                self.player(tasks).wait(begun, after)
+            });
+            waits.as_mut().poll(cx)
+        })
     }
 
     fn player(&self, tasks: &Arc<TaskService>) -> Player<H> {

@@ -162,6 +162,15 @@ async fn finally(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
     Ok(format!("size {size}"))
 }
 
+/// Work that takes long, then a round without a question, then a question.
+async fn checked(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
+    flow.once("work", async |shop, _key| shop.work().await).await?;
+    flow.checkpoint().await?;
+    let Size { size } = flow.form("Which size?").key("size").await?;
+    flow.once("effect", async |shop, _key| shop.effects.fetch_add(1, Ordering::Relaxed)).await?;
+    Ok(format!("size {size}"))
+}
+
 /// Two questions at once.
 async fn together(flow: Durable<Shop>, _: Nothing) -> Result<String, FlowError> {
     let (a, b) = (flow.form::<Size>("a?").key("a"), flow.form::<Size>("b?").key("b"));
@@ -188,6 +197,7 @@ impl Shop {
             .with_route(durable("durable", "durable", durably))
             .with_route(durable("slowly", "slowly", slowly))
             .with_route(durable("finally", "finally", finally))
+            .with_route(durable("checked", "checked", checked))
             .with_route(durable("together", "together", together))
             .with_route(stepwise);
         Self { tool_router, effects: Arc::default(), done: Arc::default(), begun: Arc::default() }

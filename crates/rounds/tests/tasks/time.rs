@@ -39,6 +39,34 @@ async fn a_call_that_takes_longer_becomes_a_task_and_goes_on_undisturbed() {
 }
 
 #[tokio::test]
+async fn a_leg_that_its_task_plays_without_a_request_is_one_of_the_caller() {
+    let scene = Scene::new(Tasks::after(TEN)).await;
+    let shop = scene.server.handler();
+    let call = scene.client.start("tools/call", json!({"name": "checked", "arguments": {}})).await;
+    let mut call = pin!(call.finish());
+    shop.begun.notified().await;
+    for _ in ["until it may become a task", "while the effect runs"] {
+        scene.clock.until_asleep(1).await;
+        scene.clock.advance(TEN);
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let answered = call.as_mut().await;
+    let id = answered.result()["taskId"].as_str().unwrap();
+    *scene.caller.lock().unwrap() = Some("bob");
+    shop.done.notify_one();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    *scene.caller.lock().unwrap() = Some("ann");
+    let key = keys(&scene.until(id, "input_required").await).remove(0);
+    scene.update(id, json!({key: accept(4)})).await;
+    assert_eq!(text_of(&scene.until(id, "completed").await), "size 4");
+    assert_eq!(scene.effects(), 1);
+}
+
+#[tokio::test]
 async fn a_call_does_not_become_a_task_in_the_middle_of_an_effect() {
     let scene = Scene::new(Tasks::after(TEN)).await;
     let shop = scene.server.handler();

@@ -1,9 +1,6 @@
 //! The leg in flight, as far as a handler that outlives it may reach it.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::{
     Peer, RoleServer, ServiceError,
@@ -14,7 +11,7 @@ use rmcp::{
     service::RequestContext,
 };
 
-use crate::server::policy::observe::cut;
+use super::task::TaskLeg;
 
 /// By how much a sign of life goes on from what was said last: so little that a handler that counts in ones is not overtaken.
 const STEP: f64 = 0.001;
@@ -26,49 +23,7 @@ pub(crate) struct Link {
     /// What the client was told of how far its call has come, if it wants to know.
     told: Option<Arc<Told>>,
     /// Where its progress is shown, if the call is or may become a task.
-    status: Option<StatusLine>,
-}
-
-/// The latest progress of a call that is or may become a task. It travels in the request's extensions.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StatusLine(Arc<Status>);
-
-#[derive(Debug, Default)]
-struct Status {
-    text: Mutex<Option<String>>,
-    /// Whether the call is a task, so that its client gets no notifications.
-    is_of_task: AtomicBool,
-    /// Whether the leg got the reply of an equal one, or may have got it.
-    is_replayed: AtomicBool,
-}
-
-impl StatusLine {
-    /// The call is a task from here on.
-    pub(crate) fn is_of_task(&self) {
-        self.0.is_of_task.store(true, Ordering::Relaxed);
-    }
-
-    /// The leg gets the reply of an equal one, or may get it.
-    pub(super) fn note_replay(&self) {
-        self.0.is_replayed.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_replayed(&self) -> bool {
-        self.0.is_replayed.load(Ordering::Relaxed)
-    }
-
-    /// The text, if there is one.
-    pub(crate) fn get(&self) -> Option<String> {
-        self.0.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Shows this text, and returns whether the client gets no notification of it.
-    pub(crate) fn show(&self, text: Option<&str>) -> bool {
-        if let Some(text) = text {
-            *self.0.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut(text).into_owned());
-        }
-        self.0.is_of_task.load(Ordering::Relaxed)
-    }
+    task: Option<TaskLeg>,
 }
 
 #[derive(Debug)]
@@ -85,7 +40,7 @@ impl Link {
 
     pub(crate) fn new(peer: Peer<RoleServer>, meta: &RequestMetaObject, extensions: &Extensions) -> Self {
         let told = meta.get_progress_token().map(|token| Arc::new(Told { token, last: Mutex::default() }));
-        Self { peer, told, status: extensions.get::<StatusLine>().cloned() }
+        Self { peer, told, task: extensions.get::<TaskLeg>().cloned() }
     }
 
     /// Tells the client of the leg in flight how far its call has come, if it gave a token for that.
@@ -109,7 +64,7 @@ impl Link {
             ServerNotification::ProgressNotification(progress) => progress.params.message.as_deref(),
             _ => None,
         };
-        if self.status.as_ref().is_some_and(|status| status.show(progress)) {
+        if self.task.as_ref().is_some_and(|task| task.show(progress)) {
             return Ok(());
         }
         if let ServerNotification::ProgressNotification(ProgressNotification { params, .. }) = &mut notification
@@ -123,7 +78,7 @@ impl Link {
     }
 
     async fn tell(&self, message: Option<String>, goes_on: impl FnOnce(&mut (f64, Option<f64>))) {
-        if self.status.as_ref().is_some_and(|status| status.show(message.as_deref())) {
+        if self.task.as_ref().is_some_and(|task| task.show(message.as_deref())) {
             return;
         }
         let Some(told) = &self.told else { return };

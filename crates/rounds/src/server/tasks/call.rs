@@ -10,7 +10,7 @@ use std::{
 };
 
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler,
+    ErrorData, Peer, RoleServer, ServerHandler,
     model::{CallToolRequestParams, CallToolResponse, InputRequiredResult, RequestMetaObject},
     service::RequestContext,
 };
@@ -22,12 +22,13 @@ use super::{
     record::{Holder, NextLeg, Record, Run, Stage, object},
     run::{Live, Running},
     store::{self, Unkept},
+    sweep::context_without_request,
     table::{TaskKey, leg_of, new_id},
 };
 use crate::{
     server::{
         elsewhere::{ElsewherePlayer, ElsewhereService, awaited},
-        engine::{core::Core, handlers::Handlers, leg, link::StatusLine, task::TaskLeg},
+        engine::{core::Core, handlers::Handlers, leg, task::TaskLeg},
         ledger::LedgerError,
         policy::principal::Principal,
         seal::{
@@ -52,20 +53,70 @@ const LOOK: Duration = Duration::from_secs(5);
 type Played = Result<CallToolResponse, ErrorData>;
 type LegFuture = BoxFuture<'static, Played>;
 
-/// The future of a tool call: a leg, or a leg that may become a task.
-pub(crate) enum Called<L> {
+/// The future of a tool call: a leg, one that may become a task and has not been prepared for it, or one that has.
+pub(crate) enum Called<L, P> {
     Leg(L),
+    Promising(P),
     Offered(LegFuture),
 }
 
-impl<L: Future<Output = Played> + Unpin> Future for Called<L> {
+impl<L, P> Future for Called<L, P>
+where
+    L: Future<Output = Played> + Unpin,
+    P: Future<Output = Played> + Unpin,
+{
     type Output = Played;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Played> {
         match &mut *self {
             Self::Leg(leg) => Pin::new(leg).poll(cx),
+            Self::Promising(call) => Pin::new(call).poll(cx),
             Self::Offered(call) => call.as_mut().poll(cx),
         }
+    }
+}
+
+/// A first leg that is played inline, and the little that a task would need beside it.
+///
+/// A copy of the request and its context would cost a third of a call, and most calls end at once. The handler's frame has
+/// the arguments and the caller. The headers are not kept: a leg that such a task plays without a request has none, as if
+/// another instance had taken the task over.
+pub(crate) struct Promise<L> {
+    leg: L,
+    watched: TaskLeg,
+    /// The token of the request. The leg has another one, which outlives the request.
+    client: CancellationToken,
+    token: CancellationToken,
+    peer: Peer<RoleServer>,
+    /// What the client declared, as JSON text.
+    capabilities: Vec<u8>,
+}
+
+/// Whether a [`Promise`] is enough for this call: it is a first leg without a name, so that it is never played again, and
+/// it has no answers.
+pub(crate) fn is_brief(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> bool {
+    request.request_state.is_none() && request.input_responses.is_none() && leg::key_of(context).is_none()
+}
+
+/// Begins such a call.
+pub(crate) fn promise<H: ServerHandler>(
+    core: &Arc<Core>,
+    handlers: &Handlers<H>,
+    request: CallToolRequestParams,
+    mut context: RequestContext<RoleServer>,
+) -> Promise<impl Future<Output = Played> + Send + Unpin + 'static> {
+    let (client, watched) = (std::mem::take(&mut context.ct), TaskLeg::default());
+    context.extensions.insert(watched.clone());
+    let (token, peer) = (context.ct.clone(), context.peer.clone());
+    // Not `Value::to_string`, which takes five times as long.
+    let capabilities = declared(&context).and_then(|declared| serde_json::to_vec(declared).ok()).unwrap_or_default();
+    let leg = leg::play_owned(core.clone(), handlers.clone(), request, context);
+    Promise { leg, watched, client, token, peer, capabilities }
+}
+
+impl<L: Future<Output = Played> + Unpin> Promise<L> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Played> {
+        Pin::new(&mut self.leg).poll(cx)
     }
 }
 
@@ -93,10 +144,52 @@ pub(super) struct NewRun {
 }
 
 impl<H: ServerHandler> Player<H> {
+    /// Goes on with a leg that has not ended at once. If it takes longer than this, the call becomes a task, and the leg goes
+    /// on in it.
+    pub(crate) fn wait(
+        self,
+        promise: Promise<impl Future<Output = Played> + Send + Unpin + 'static>,
+        after: Duration,
+    ) -> LegFuture {
+        Box::pin(async move {
+            let Promise { leg, watched, client, token, peer, capabilities } = promise;
+            let (mut leg, began): (LegFuture, _) = (Box::pin(leg), self.core.now());
+            let mut ended = in_time(&self.core, after, &mut leg, &client, &token).await;
+            if ended.is_none() {
+                ended = past_effect(&self.core, &mut leg, &watched).await;
+            }
+            if let Some(ended) = ended {
+                return ended;
+            }
+            let Some((request, caller)) = watched.call() else {
+                return listened(leg, &client, &token).await;
+            };
+            let capabilities: Value = serde_json::from_slice(&capabilities).unwrap_or_default();
+            let mut context = context_without_request(peer);
+            let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+            context.meta.0.0.insert(declared.to_owned(), capabilities.clone());
+            context.extensions.insert(watched.clone());
+            context.ct = token;
+            let (id, until) = (new_id(&self.core, None), began + self.core.lifetimes.flow(&request.name));
+            let record = Record::new(caller.as_ref(), request, capabilities, self.core.now(), until);
+            watched.goes_on_for(caller);
+            self.become_task(id, record, watched, context, leg, &client).await
+        })
+    }
+
     /// Plays the leg of a call. If it takes longer than this, the call becomes a task, and the leg goes on in it.
     ///
     /// What only a task needs is found out when there is one: a call that ends before that asks nothing more of the store.
-    pub(crate) async fn call(
+    pub(crate) fn call(
+        self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+        after: Duration,
+    ) -> LegFuture {
+        Box::pin(self.offer(request, context, after))
+    }
+
+    async fn offer(
         self,
         request: CallToolRequestParams,
         mut context: RequestContext<RoleServer>,
@@ -108,8 +201,7 @@ impl<H: ServerHandler> Player<H> {
         {
             return Ok(handle);
         }
-        let (client, status) = (std::mem::take(&mut context.ct), StatusLine::default());
-        context.extensions.insert(status.clone());
+        let client = std::mem::take(&mut context.ct);
         let first = self.first_leg(&request, &context, after);
         let watched = first.clone().unwrap_or_default();
         context.extensions.insert(watched.clone());
@@ -121,7 +213,7 @@ impl<H: ServerHandler> Player<H> {
             }
             if let Some(ended) = ended {
                 // An equal leg may have become a task before it replied.
-                if status.is_replayed()
+                if watched.is_replayed()
                     && let Some(handle) = self.handle_of_equal(&request, &context).await
                 {
                     return Ok(handle);
@@ -134,7 +226,13 @@ impl<H: ServerHandler> Player<H> {
         }
         let (caller, until) = (caller(&self.core, &context), deadline(&self.core, &request, began));
         let id = new_id(&self.core, self.equal_leg(&request, &context));
-        let mut record = Record::new(caller.as_ref(), request, capabilities(&context), self.core.now(), until);
+        let mut record = Record::new(
+            caller.as_ref(),
+            request,
+            declared(&context).cloned().unwrap_or_default(),
+            self.core.now(),
+            until,
+        );
         if let Some(first) = first {
             match called(&mut leg, &first).await {
                 // Its handler was not called: there is nothing to poll for.
@@ -149,13 +247,26 @@ impl<H: ServerHandler> Player<H> {
                 None => record.flow = first.runs_again_as(),
             }
         }
-        let run = self.new_run();
+        self.become_task(id, record, watched, context, leg, &client).await
+    }
+
+    /// Keeps the task of a call, in which its leg goes on, and answers with its handle.
+    async fn become_task(
+        self,
+        id: String,
+        mut record: Record,
+        watched: TaskLeg,
+        context: RequestContext<RoleServer>,
+        leg: LegFuture,
+        client: &CancellationToken,
+    ) -> Played {
+        let (run, until) = (self.new_run(), record.until);
         record.run.clone_from(&run.lease);
-        let (key, handle) = (Digest::of_task(&id), record.created(&id, status.get(), self.core.now()));
+        let (key, handle) = (Digest::of_task(&id), record.created(&id, watched.message(), self.core.now()));
         match self.tasks.insert(&self.core, key, record).await {
             Ok(true) => {
-                status.is_of_task();
-                let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), status));
+                watched.is_of_task();
+                let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), watched));
                 tokio::spawn(self.follow(running, until, context, leg));
                 Ok(handle.into())
             }
@@ -166,7 +277,7 @@ impl<H: ServerHandler> Player<H> {
             }
             Err(unkept) => {
                 tracing::warn!(target: "rounds", error = %unkept, "a call does not become a task");
-                listened(leg, &client, &context.ct).await
+                listened(leg, client, &context.ct).await
             }
         }
     }
@@ -191,7 +302,7 @@ impl<H: ServerHandler> Player<H> {
     async fn handle(&self, id: &str) -> Option<CallToolResponse> {
         let key = Digest::of_task(id);
         let record = self.tasks.read(&self.core, key).await.ok()?;
-        let message = self.tasks.runs.find(key).and_then(|live| live.status.get());
+        let message = self.tasks.runs.find(key).and_then(|live| live.leg.message());
         Some(record.created(id, message, self.core.now()).into())
     }
 
@@ -230,13 +341,12 @@ impl<H: ServerHandler> Player<H> {
         let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
         // What can be asked is what the client of the call can answer, whatever it says in an update.
         context.meta.0.0.insert(declared.to_owned(), record.capabilities.clone());
-        let status = StatusLine::default();
-        status.is_of_task();
-        context.extensions.insert(status.clone());
         let flow = record.flow.filter(|_| leg.state.is_none());
-        context.extensions.insert(TaskLeg::new(flow, Some(record.caller.clone().map(Principal::new))));
+        let played = TaskLeg::new(flow, Some(record.caller.clone().map(Principal::new)));
+        played.is_of_task();
+        context.extensions.insert(played.clone());
         context.ct = CancellationToken::new();
-        let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), status));
+        let running = self.tasks.runs.enter(run.live(key, context.ct.clone(), played));
         let (request, until) = (record.request(leg), record.until);
         let player = self.clone();
         let leg = player.leg(request, context.clone());
@@ -266,7 +376,7 @@ impl<H: ServerHandler> Player<H> {
         let (core, handlers) = (self.core.clone(), self.handlers.clone());
         match self.elsewhere.clone() {
             Some(elsewhere) => ElsewherePlayer::new(elsewhere, core, handlers).play_in_task(request, context),
-            None => Box::pin(async move { leg::play(&core, &handlers, request, context).await }),
+            None => Box::pin(leg::play_owned(core, handlers, request, context)),
         }
     }
 
@@ -300,7 +410,7 @@ impl<H: ServerHandler> Player<H> {
         }
         loop {
             self.core.clock.sleep((lease / 3).min(LOOK)).await;
-            let (until, message) = (self.core.now() + lease, run.status.get());
+            let (until, message) = (self.core.now() + lease, run.leg.message());
             let renewed = self.tasks.change(&self.core, run.key, |record| {
                 if !record.is_run_by(run.holder) {
                     return None;
@@ -340,7 +450,7 @@ impl<H: ServerHandler> Player<H> {
             Outcome::Asks(mut asks) => {
                 // What is decided elsewhere is not asked of the client: the next leg waits for it.
                 if let Some(awaited) = awaited(&asks) {
-                    run.status.show(Some(&awaited));
+                    run.leg.show(Some(&awaited));
                     asks.input_requests = None;
                 }
                 match opened(&self.core, asks.request_state.as_deref()) {
@@ -418,8 +528,8 @@ impl<H: ServerHandler> Player<H> {
 }
 
 impl NewRun {
-    fn live(&self, key: TaskKey, cancel: CancellationToken, status: StatusLine) -> Live {
-        Live { key, holder: self.holder, cancel, status }
+    fn live(&self, key: TaskKey, cancel: CancellationToken, leg: TaskLeg) -> Live {
+        Live { key, holder: self.holder, cancel, leg }
     }
 }
 
@@ -558,9 +668,10 @@ fn name_of(context: &RequestContext<RoleServer>) -> Option<&str> {
     leg::key_of(context).and_then(Result::ok)
 }
 
-fn capabilities(context: &RequestContext<RoleServer>) -> Value {
+/// What the client declared that it can do, in its request.
+fn declared(context: &RequestContext<RoleServer>) -> Option<&Value> {
     let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
-    context.meta.get(declared).cloned().unwrap_or_default()
+    context.meta.get(declared)
 }
 
 /// Whether the state of the leg was refused. It is one of ours, so the round that it belongs to is lost.

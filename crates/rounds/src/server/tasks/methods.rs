@@ -29,7 +29,7 @@ impl<H: ServerHandler> Player<H> {
     /// The present state of the task.
     pub(crate) async fn get(self, id: &str, context: RequestContext<RoleServer>) -> Result<GetTaskResult, ErrorData> {
         let key = Digest::of_task(id);
-        let message = self.tasks.runs.find(key).and_then(|live| live.status.get());
+        let message = self.tasks.runs.find(key).and_then(|live| live.leg.message());
         self.find(key, &context, |record, now| record.got(id, message.clone(), now)).await
     }
 

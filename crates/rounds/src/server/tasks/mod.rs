@@ -13,7 +13,7 @@ mod store;
 mod sweep;
 mod table;
 
-pub(crate) use self::call::{Called, Player};
+pub(crate) use self::call::{Called, Player, is_brief, promise};
 
 use std::{collections::HashMap, sync::atomic::AtomicBool, time::Duration};
 

@@ -8,7 +8,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{record::Holder, table::TaskKey};
-use crate::server::engine::link::StatusLine;
+use crate::server::engine::task::TaskLeg;
 
 /// The runs of this process, by their task.
 #[derive(Default)]
@@ -20,7 +20,8 @@ pub(super) struct Live {
     pub(super) holder: Holder,
     /// Cancels its leg.
     pub(super) cancel: CancellationToken,
-    pub(super) status: StatusLine,
+    /// Its leg, which has its progress.
+    pub(super) leg: TaskLeg,
 }
 
 /// A run, for its owner: it is in the list until this is dropped.

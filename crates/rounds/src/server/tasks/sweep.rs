@@ -30,6 +30,13 @@ const AT_ONCE: usize = 100;
 /// How often documents whose time is over are removed: after so many sweeps.
 const REMOVES: u32 = 20;
 
+impl TaskService {
+    /// Whether lost tasks are to be looked for and are not yet.
+    pub(crate) fn is_to_sweep(&self, core: &Core) -> bool {
+        store::documents(core).is_some() && !self.sweeps.load(Ordering::Relaxed)
+    }
+}
+
 impl<H: ServerHandler> Player<H> {
     /// Takes over a task whose run is lost, or ends it if it cannot go on.
     pub(super) async fn care_for(&self, key: TaskKey, context: RequestContext<RoleServer>) -> Result<(), Unkept> {
@@ -58,12 +65,8 @@ impl<H: ServerHandler> Player<H> {
     }
 
     /// Looks for such tasks from now on, at random times. Every instance does so.
-    pub(super) fn sweep_from_now_on(&self, context: &RequestContext<RoleServer>) {
-        let sweeps = &self.tasks.sweeps;
-        if store::documents(&self.core).is_none()
-            || sweeps.load(Ordering::Relaxed)
-            || sweeps.swap(true, Ordering::Relaxed)
-        {
+    pub(crate) fn sweep_from_now_on(&self, context: &RequestContext<RoleServer>) {
+        if !self.tasks.is_to_sweep(&self.core) || self.tasks.sweeps.swap(true, Ordering::Relaxed) {
             return;
         }
         let sweeper = Sweeper {
@@ -144,9 +147,14 @@ impl<H: ServerHandler> Sweeper<H> {
 
     /// The context of a leg that no request of its caller brings.
     fn context(&self) -> RequestContext<RoleServer> {
-        let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
-        let mut context = RequestContext::new(RequestId::Number(0), self.peer.clone());
-        context.meta.0.0.insert(version.to_owned(), ProtocolVersion::V_2026_07_28.as_str().into());
-        context
+        context_without_request(self.peer.clone())
     }
+}
+
+/// The context of a leg of a modern client that is played without a request.
+pub(super) fn context_without_request(peer: Peer<RoleServer>) -> RequestContext<RoleServer> {
+    let [version, _] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
+    let mut context = RequestContext::new(RequestId::Number(0), peer);
+    context.meta.0.0.insert(version.to_owned(), ProtocolVersion::V_2026_07_28.as_str().into());
+    context
 }

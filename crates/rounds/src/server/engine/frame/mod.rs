@@ -295,6 +295,11 @@ impl Frame {
     }
 
     /// The principal that the flow belongs to.
+    /// What is called: a tool, a prompt or a resource.
+    pub(super) fn target(&self) -> &str {
+        &self.target
+    }
+
     pub(crate) fn caller(&self) -> Option<&Principal> {
         self.caller.as_deref()
     }

@@ -41,10 +41,10 @@ pub(in crate::server::engine) async fn play_errand<X: Exchange>(
     let answers = errand.answers();
     let Errand { binding, over_http, state, trace, .. } = errand;
     let round = RoundId::UNKNOWN;
-    let (principal, known, identity, continued, status) = (None, false, Identity::None, false, None);
+    let (principal, known, identity, continued, task) = (None, false, Identity::None, false, None);
     let (arrived, replays) = (core.measured_now(), AtomicBool::new(false));
     let mut leg =
-        Leg { core, binding, principal, peer, over_http, round, known, identity, continued, status, arrived, replays };
+        Leg { core, binding, principal, peer, over_http, round, known, identity, continued, task, arrived, replays };
     let opened = leg.open(&state);
     let span = Tracing::errand(leg.known.then_some(leg.round.flow), leg.round.number, trace);
     let played = Box::pin(async {

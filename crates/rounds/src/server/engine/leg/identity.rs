@@ -57,7 +57,7 @@ const OVER: &str =
 impl Leg<'_> {
     /// The flow that the client named with a key, if it did, or that a task has given the leg.
     pub(super) fn identify(&mut self, context: &RequestContext<RoleServer>) -> Option<FlowId> {
-        if let Some(flow) = context.extensions.get::<TaskLeg>().and_then(TaskLeg::flow) {
+        if let Some(flow) = self.task.as_ref().and_then(TaskLeg::flow) {
             self.identity = Identity::Key;
             return Some(flow);
         }

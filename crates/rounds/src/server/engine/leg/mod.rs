@@ -50,7 +50,7 @@ use super::{
     exchange::{Exchange, Response},
     handlers::Handlers,
     journal::Journal,
-    link::{Link, StatusLine},
+    link::Link,
     stop::{Stop, not_spilled},
     task::TaskLeg,
     view::RoundId,
@@ -87,6 +87,17 @@ pub(crate) fn play<'a, X: Exchange, H: ServerHandler>(
     caught(boxed(|| async move { Leg::new(core, &given.0, &given.1).play(handlers, given).await }))
 }
 
+/// The same for a leg that may outlive its request.
+pub(crate) fn play_owned<X: Exchange, H: ServerHandler>(
+    core: Arc<Core>,
+    handlers: Handlers<H>,
+    request: X,
+    context: RequestContext<RoleServer>,
+) -> impl Future<Output = Result<X::Response, ErrorData>> + Send + Unpin + 'static {
+    let given = Box::new((request, context));
+    caught(boxed(|| async move { Leg::new(&core, &given.0, &given.1).play(&handlers, given).await }))
+}
+
 /// A future in a box, made in its place: `Box::pin` may copy all the room that it has.
 #[inline(always)]
 fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
@@ -119,8 +130,8 @@ struct Leg<'a> {
     identity: Identity,
     /// Whether the server plays it itself, so that the client need not be of the modern era.
     continued: bool,
-    /// Of a call that may become a task.
-    status: Option<StatusLine>,
+    /// Of a call that is or may become a task.
+    task: Option<TaskLeg>,
     /// When it arrived, if an observer measures.
     arrived: Option<SystemTime>,
     /// Whether it gets the reply of an equal leg.
@@ -145,7 +156,7 @@ impl<'a> Leg<'a> {
             known: false,
             identity: Identity::None,
             continued: core.elsewhere.is_some() && context.extensions.get::<Continued>().is_some(),
-            status: context.extensions.get::<StatusLine>().cloned(),
+            task: context.extensions.get::<TaskLeg>().cloned(),
             arrived: core.measured_now(),
             replays: AtomicBool::new(false),
         }
@@ -192,8 +203,8 @@ impl<'a> Leg<'a> {
                         Some(route) => self.route::<X>(route, &token, envelope, sent, &given.1.ct).await,
                         None if envelope.resume.waits() => {
                             let (_, RequestContext { ct, peer, meta, extensions, .. }) = *given;
-                            if let Some((task, frame)) =
-                                extensions.get::<TaskLeg>().zip(self.core.frames.find(envelope.flow))
+                            if let Some(task) = &self.task
+                                && let Some(frame) = self.core.frames.find(envelope.flow)
                             {
                                 task.is_called_with(&frame);
                             }
@@ -346,8 +357,8 @@ impl<'a> Leg<'a> {
 
     /// Tells the call that it gets, or may get, the reply of an equal leg.
     fn note_replay(&self) {
-        if let Some(status) = &self.status {
-            status.note_replay();
+        if let Some(task) = &self.task {
+            task.note_replay();
         }
     }
 

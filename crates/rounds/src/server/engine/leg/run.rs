@@ -19,7 +19,6 @@ use crate::{
             link::Link,
             register::details::HandlerPart,
             stand_in::StandIn,
-            task::TaskLeg,
             view::View,
             weight,
         },
@@ -57,7 +56,7 @@ impl Leg<'_> {
         // A handler that wants to reach another client says so.
         let link = (peer.era == Era::Legacy).then(|| Link::of(context));
         let frame = Frame::new(self.core.clone(), self.round.flow, call, peer, link);
-        if let Some(task) = context.extensions.get::<TaskLeg>() {
+        if let Some(task) = &self.task {
             task.is_called_with(&frame);
         }
         View::new(self.round, peer, state, solicited, handler.clone(), frame, self.identity.refused())
