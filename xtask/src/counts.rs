@@ -12,7 +12,16 @@ use crate::install::{self, starts};
 
 /// The cases, and how often each is repeated. Twice as many repetitions are counted as well, and the difference
 /// excludes the start-up.
-const CASES: [(&str, u64); 5] = [("seal", 200), ("open", 200), ("guard", 100), ("ask", 100), ("durable", 100)];
+const CASES: [(&str, u64); 8] = [
+    ("seal", 200),
+    ("open", 200),
+    ("guard", 100),
+    ("ask", 100),
+    ("durable", 100),
+    ("fast_plain", 100),
+    ("fast_tasks", 100),
+    ("fast_poll", 100),
+];
 
 /// Tolerated difference from the recorded count, in per cent.
 ///
