@@ -17,8 +17,8 @@ use super::{
 };
 use crate::error::StoreError;
 
-/// The register is in the same file. [`watch`](Register::watch) tells of the changes that this process makes: processes
-/// that share the file list what the others do.
+/// The register is in the same file. [`watch`](Register::watch) tells of each change that this ledger makes. A watch ends
+/// within a second after another process, or another connection, has changed the file.
 impl Register for SqliteLedger {
     fn begin(&self, change: FlowChange, spill: Option<Spill>) -> BoxFuture<'_, Result<(), LedgerError>> {
         Box::pin(async move {

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use rounds::ledger::register::{Changed, Watcher};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
 use super::{
     open::connect,
@@ -14,6 +17,9 @@ use crate::error::{OpenError, StoreError};
 
 /// Limit on the steps of one commit.
 const BATCH: usize = 256;
+
+/// How often the task looks whether another process has changed the file, while there are watchers.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A handle to the task that owns the connection. The task ends with the last handle.
 #[derive(Debug, Clone)]
@@ -30,7 +36,7 @@ struct Job {
 impl Writer {
     pub(crate) fn start(options: SqliteConnectOptions, connection: SqliteConnection) -> Self {
         let (steps, jobs) = mpsc::channel(4 * BATCH);
-        tokio::spawn(Writing { options, connection: Some(connection), watchers: Vec::new() }.run(jobs));
+        tokio::spawn(Writing { options, connection: Some(connection), watchers: Vec::new(), version: None }.run(jobs));
         Self { steps }
     }
 
@@ -55,12 +61,25 @@ struct Writing {
     /// None after a failure that may have broken it.
     connection: Option<SqliteConnection>,
     watchers: Vec<Watcher>,
+    /// What SQLite said of the file last: it changes with each commit of another connection.
+    version: Option<i64>,
 }
 
 impl Writing {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut batch = Vec::new();
-        while jobs.recv_many(&mut batch, BATCH).await > 0 {
+        self.look().await;
+        let mut look = interval_at(Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                _ = look.tick(), if !self.watchers.is_empty() => {
+                    self.look().await;
+                    continue;
+                }
+                arrived = jobs.recv_many(&mut batch, BATCH) => if arrived == 0 { break },
+            }
             // A caller that no longer waits for a claim must not get one.
             batch.retain(|job| !(job.done.is_closed() && job.step.is_claim()));
             if batch.is_empty() {
@@ -75,6 +94,19 @@ impl Writing {
         if let Some(connection) = self.connection {
             let _ = connection.close().await;
         }
+    }
+
+    /// Ends every watch if another connection has changed the file, or if that is not known: the watchers read what they
+    /// need, and watch again.
+    async fn look(&mut self) {
+        let version = match &mut self.connection {
+            Some(connection) => sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await.ok(),
+            None => None,
+        };
+        if version.is_none() || version != self.version {
+            self.watchers.clear();
+        }
+        self.version = version;
     }
 
     /// Commits a batch, and returns the steps that free claims whose callers have gone meanwhile.

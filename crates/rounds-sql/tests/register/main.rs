@@ -12,9 +12,11 @@ use rmcp::{
     schemars, tool, tool_handler, tool_router,
 };
 use rounds::{
-    Durable, FlowError, Given, KeyRing, Principal, Round, Rounds, durable,
+    Ask, Durable, FlowError, Given, KeyRing, Principal, Round, Rounds, durable,
+    elsewhere::{Approvers, Decision, Elsewhere, Verdict, Way},
     ledger::Ledger,
-    register::{FlowQuery, FlowsError},
+    register::{FlowQuery, FlowStatus, Flows, FlowsError},
+    tasks::Tasks,
     test::{Client, Retry},
     text,
 };
@@ -27,14 +29,15 @@ use sqlx::{Connection as _, SqliteConnection};
 #[tokio::test]
 async fn a_dump_of_sqlite_has_nothing_in_it_that_was_said() {
     let store = Sqlite::new("dump");
-    let client = client(&serve(store.ledger().await)).await;
-    buy(&client, || store.shows_nothing()).await;
+    let server = serve(store.ledger().await);
+    buy(&client(&server).await, || store.shows_nothing()).await;
+    decide(&server, || store.shows_nothing()).await;
 }
 
 #[tokio::test]
 async fn a_dump_of_postgres_has_nothing_in_it_that_was_said() {
     let (postgres, url) = (Postgres::shared(), Postgres::shared().database());
-    let client = client(&serve(PostgresLedger::connect(&url).await.unwrap())).await;
+    let server = serve(PostgresLedger::connect(&url).await.unwrap());
     let shows_nothing = || {
         let dump = postgres.dump(&url);
         assert!(contains(&dump, "rounds_parts") && contains(&dump, "buy"), "the dump can be searched");
@@ -42,7 +45,8 @@ async fn a_dump_of_postgres_has_nothing_in_it_that_was_said() {
         let hex: String = "canary".bytes().map(|byte| format!("{byte:02x}")).collect();
         assert!(!contains(&dump, "canary") && !contains(&dump, &hex), "something that was said is in plain text");
     };
-    buy(&client, shows_nothing).await;
+    buy(&client(&server).await, shows_nothing).await;
+    decide(&server, shows_nothing).await;
 }
 
 #[tokio::test]
@@ -67,6 +71,47 @@ async fn buy(client: &Client, look: impl Fn()) {
     let bought = asked.accept("size", json!({"size": "canary-answer"})).send(client).await.text();
     assert!(bought.starts_with("canary-result canary-value"), "{bought}");
     look();
+}
+
+/// Says them again as a task that waits for a decision, and in the decision.
+async fn decide(server: &Rounds<Shop>, look: impl Fn()) {
+    let client = client(server).await.declaring(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}));
+    let created = client.request("tools/call", json!({"name": "approve", "arguments": {"item": "canary-item"}})).await;
+    let task = json!({"taskId": created.result()["taskId"]});
+    let (flows, poll) = (server.flows(), async || client.request("tasks/get", task.clone()).await.result().clone());
+    let waiting =
+        async || flows.list(FlowQuery::new().target("approve").status(FlowStatus::Waiting)).await.unwrap().flows;
+    while waiting().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    look();
+    let question = flows.question(waiting().await[0].id, "approval").await.unwrap().unwrap();
+    let verdict = Verdict::deny_because("canary-reason");
+    flows.decide(&question, verdict, &Principal::new("canary-approver"), Way::Library).await.unwrap();
+    look();
+    while poll().await["status"] != "completed" {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(poll().await["result"]["content"][0]["text"], "canary-reason");
+    look();
+}
+
+#[tokio::test]
+async fn a_flow_that_another_process_cancels_loses_its_handler() {
+    let store = Sqlite::new("cancel");
+    let server = serve(store.ledger().await);
+    let asked = client(&server).await.call("gift", json!({"item": "tea"})).await.asked();
+    assert_eq!(server.waiting_calls(), 1);
+    let flows = Flows::open(store.ledger().await, &keys(), Some("shop")).unwrap();
+    let waiting = flows.list(FlowQuery::new().status(FlowStatus::Waiting)).await.unwrap().flows;
+    flows.cancel(waiting[0].id, "a mistake").await.unwrap();
+    let over = tokio::time::timeout(std::time::Duration::from_secs(20), async {
+        while server.waiting_calls() > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    over.await.expect("the handler is dropped");
+    asked.accept("size", json!({"size": "xl"})).send(&client(&server).await).await.frozen();
 }
 
 /// Exchanges the recorded replies, whole claims, and the parts of records between two flows.
@@ -173,6 +218,19 @@ impl Shop {
             _ => round.ask_form::<Size>("size", "Which size?"),
         }
     }
+
+    #[tool(description = "Wraps as a gift, linear")]
+    async fn gift(&self, Parameters(order): Parameters<Order>, ask: Ask) -> Result<String, FlowError> {
+        let Size { size } = ask.form("Which size?").key("size").await?;
+        Ok(format!("{} in {size}", order.item))
+    }
+}
+
+async fn approves(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
+    match flow.approval(format!("canary-approval of {}?", order.item)).by(Approvers::anyone()).await? {
+        Decision::Denied { reason, .. } => Ok(reason),
+        other => Ok(format!("{other:?}")),
+    }
 }
 
 async fn buys(flow: Durable<Shop>, order: Order) -> Result<String, FlowError> {
@@ -188,14 +246,20 @@ impl ServerHandler for Shop {
     }
 }
 
+fn keys() -> KeyRing {
+    KeyRing::from_bytes([[1; 32]]).unwrap()
+}
+
 fn serve(ledger: impl Ledger) -> Rounds<Shop> {
-    let shop = Shop { tool_router: Shop::tool_router().with_route(durable("buy", "Buys", buys)) };
-    Rounds::builder(shop)
-        .keys(KeyRing::from_bytes([[1; 32]]).unwrap())
+    let tools = Shop::tool_router().with_route(durable("buy", "Buys", buys));
+    Rounds::builder(Shop { tool_router: tools.with_route(durable("approve", "Asks for an approval", approves)) })
+        .keys(keys())
         .audience("shop")
         .principal(|_: &_| Some(Principal::new("canary-principal")))
         .ledger(ledger)
         .register()
+        .elsewhere(Elsewhere::new())
+        .tasks_for("approve", Tasks::at_once())
         .spill()
         .build()
         .unwrap()
