@@ -63,9 +63,10 @@ impl Approvers {
             return Err(refused());
         }
         if let Some(wanted) = &self.roles {
-            let known = match deciders.and_then(|deciders| deciders.roles.as_deref()) {
-                Some(roles) => roles.roles(who).await,
-                None => Vec::new(),
+            let known = match (deciders, deciders.and_then(|deciders| deciders.roles.as_deref())) {
+                (_, Some(roles)) => roles.roles(who).await,
+                (Some(_), None) => Vec::new(),
+                (None, None) => return Err(DecideError::RolesElsewhere { roles: wanted.join(" or ") }),
             };
             if !known.iter().any(|role| wanted.contains(role)) {
                 return Err(refused());

@@ -209,6 +209,14 @@ pub enum DecideError {
         /// The name of the rule.
         rule: String,
     },
+    /// The question is for people with a role, and which roles a person has is known to the server only.
+    #[error(
+        "the question is for the role {roles}, and only the server knows who has it: decide through the server, such as on its desk"
+    )]
+    RolesElsewhere {
+        /// The roles that may decide.
+        roles: String,
+    },
     /// It was decided before.
     #[error("this question was decided before, by {}", if decision.by.is_empty() { "no one in time" } else { &*decision.by })]
     AlreadyDecided {
