@@ -1,6 +1,6 @@
 //! How tasks end: completed, failed, cancelled, and not in time.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use rounds::tasks::Tasks;
 use serde_json::json;
@@ -19,6 +19,19 @@ async fn a_tool_error_completes_a_task_and_only_an_error_of_the_protocol_fails_i
     assert_eq!(failed["error"], json!({"code": -32602, "message": "no such shop"}));
     assert_eq!(failed["statusMessage"], "no such shop");
     assert_eq!(failed["result"], json!(null));
+}
+
+#[tokio::test]
+async fn an_error_of_the_handlers_own_fails_the_task_however_much_it_looks_like_one_of_ours() {
+    for (size, message) in [(1, "not now"), (2, "Invalid or expired requestState")] {
+        let scene = Scene::new(Tasks::at_once()).await;
+        let id = scene.begin("imitates").await;
+        let key = keys(&scene.until(&id, "input_required").await).remove(0);
+        scene.update(&id, json!({key: accept(size)})).await;
+        let failed = scene.until(&id, "failed").await;
+        assert_eq!(failed["error"]["message"], message);
+        assert_eq!(scene.server.handler().effects.load(Ordering::Relaxed), 1, "{message}");
+    }
 }
 
 #[tokio::test]

@@ -134,6 +134,19 @@ impl Shop {
         Err(ErrorData::invalid_params("no such shop", None))
     }
 
+    #[tool(description = "errors that look like those of the library")]
+    async fn imitates(&self, round: Round) -> Result<CallToolResponse, FlowError> {
+        let Given::Accepted(Size { size }) = round.given("size") else {
+            return round.ask_form::<Size>("size", "Which size?");
+        };
+        self.effects.fetch_add(1, Ordering::Relaxed);
+        let data = |reason: &str| Some(json!({ "reason": reason }));
+        Err(match size {
+            1 => ErrorData::internal_error("not now", data("retry")).into(),
+            _ => ErrorData::invalid_params("Invalid or expired requestState", data("invalid_request_state")).into(),
+        })
+    }
+
     #[tool(description = "a large result")]
     async fn large(&self) -> String {
         "x".repeat(100_000)

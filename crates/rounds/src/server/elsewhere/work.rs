@@ -200,7 +200,8 @@ impl Worked {
 
     /// Plays the next leg of a call, if its questions are decided.
     async fn play_decided(&self, kept: Kept, version: Version) -> Result<(), FlowsError> {
-        let (mut request, mut context) = (kept.request(), self.context(&kept));
+        let leg = TaskLeg::new(None, Some(kept.caller.clone().map(Principal::new)));
+        let (mut request, mut context) = (kept.request(), self.context(&kept, leg.clone()));
         let opened = leg::peek(&self.core, &mut request, &context).filter(|envelope| waits_elsewhere(envelope));
         let Some(envelope) = opened else {
             // Its time is over, or the keys of its state are.
@@ -216,7 +217,7 @@ impl Worked {
         }
         tracing::info!(target: "rounds", flow = %kept.flow, round = kept.round, "a decided call goes on without its client");
         let played = self.play(&kept, version, request, context).await;
-        self.settle(kept, &envelope, played).await
+        self.settle(kept, &envelope, &leg, played).await
     }
 
     /// Plays a leg, and keeps the lease meanwhile.
@@ -247,6 +248,7 @@ impl Worked {
         &self,
         kept: Kept,
         envelope: &Envelope,
+        leg: &TaskLeg,
         played: Result<CallToolResponse, ErrorData>,
     ) -> Result<(), FlowsError> {
         let (core, flows) = (&self.core, &self.flows);
@@ -268,12 +270,12 @@ impl Worked {
             }
             // What it asks its client is asked when the client fetches the outcome.
             Ok(_) => kept.enter(core, flows, Stage::Replied, None).await,
-            Err(error) if asks_for_retry(&error) => {
+            Err(error) if leg.asks_for_retry(&error) => {
                 let due: Timestamp = core.now() + core.limits.lease;
                 kept.enter(core, flows, Stage::Waits, Some(due)).await
             }
             Err(error) => {
-                if error == Refusal::frozen() {
+                if leg.was_refused(&error) {
                     let why = "the call could not go on: it has ended, or the process in which it waited has stopped";
                     flows.void_round(kept.flow, envelope.round, None, why).await;
                 }
@@ -283,11 +285,11 @@ impl Worked {
     }
 
     /// The context of a leg that no request of its caller brings.
-    fn context(&self, kept: &Kept) -> RequestContext<RoleServer> {
+    fn context(&self, kept: &Kept, leg: TaskLeg) -> RequestContext<RoleServer> {
         let mut context = RequestContext::new(RequestId::Number(0), nobody());
         speak_modern(&mut context, kept.capabilities.clone());
         context.extensions.insert(Continued);
-        context.extensions.insert(TaskLeg::new(None, Some(kept.caller.clone().map(Principal::new))));
+        context.extensions.insert(leg);
         context
     }
 }
@@ -315,10 +317,6 @@ fn passable(outcome: Result<(), FlowsError>) -> Result<(), FlowsError> {
         }
         Ok(()) => Ok(()),
     }
-}
-
-fn asks_for_retry(error: &ErrorData) -> bool {
-    error.data.as_ref().is_some_and(|data| data["reason"] == "retry")
 }
 
 /// Between a half and a whole lease, so that the instances of a fleet do not sweep at once.

@@ -8,6 +8,7 @@ use crate::server::{
         error::{Failure, FlowError, Meaning, Wire},
         observe::Outcome,
     },
+    seal::refusal::Refusal,
 };
 
 /// A leg that ends with an error.
@@ -32,9 +33,30 @@ impl Stop {
         Self { error, outcome: Outcome::Panicked, meaning: Meaning::Reopens, cause: None }
     }
 
+    /// A leg that is refused, for a reason that its event names.
+    pub(super) fn refused() -> Self {
+        Self { meaning: Meaning::Refused, ..Refusal::frozen().into() }
+    }
+
+    /// The error that another instance replied with. A reply does not carry what it means, so its contents decide. Nothing
+    /// runs again by mistake: the round of such a leg belongs to the other instance.
+    pub(super) fn relayed(error: ErrorData) -> Self {
+        let meaning = match error.data.as_ref().map(|data| &data["reason"]) {
+            Some(reason) if reason == "retry" => Meaning::Retry,
+            _ if error == Refusal::frozen() => Meaning::Refused,
+            _ => Meaning::Final,
+        };
+        Self { meaning, ..error.into() }
+    }
+
     /// Whether the round stays open.
     pub(super) fn reopens(&self) -> bool {
-        self.meaning != Meaning::Final
+        !matches!(self.meaning, Meaning::Final | Meaning::Refused)
+    }
+
+    /// Whether the handler has failed with this on its own account, now or when it was recorded.
+    pub(super) fn is_of_handler(&self) -> bool {
+        matches!(self.meaning, Meaning::Final | Meaning::InWords) && self.cause.is_none()
     }
 
     /// Replaces an error that asks for a retry with a final one where the flow cannot resume.
@@ -44,6 +66,7 @@ impl Stop {
                 let error = ErrorData::internal_error("the call cannot go on: start it again", None);
                 Self { cause: self.cause, ..error.into() }
             }
+            OwnerLost::Dead if self.meaning == Meaning::Refused => self,
             // The round stays open, and nothing is left to go on with it.
             OwnerLost::Dead => Self { meaning: Meaning::Final, ..self },
             OwnerLost::Free => self,

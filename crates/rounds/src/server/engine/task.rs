@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
-use rmcp::model::CallToolRequestParams;
+use rmcp::{ErrorData, model::CallToolRequestParams};
 
 use super::frame::Frame;
 use crate::server::{
@@ -32,6 +32,8 @@ struct Said {
     is_of_task: AtomicBool,
     /// Whether the leg got the reply of an equal one, or may have got it.
     is_replayed: AtomicBool,
+    /// Whether the error of the latest leg is the handler's own, and no message of ours, whatever it contains.
+    failed_by_handler: AtomicBool,
 }
 
 impl std::fmt::Debug for TaskLeg {
@@ -63,6 +65,26 @@ impl TaskLeg {
 
     pub(crate) fn is_replayed(&self) -> bool {
         self.0.is_replayed.load(Ordering::Relaxed)
+    }
+
+    /// The leg ends with an error, of the handler or of ours.
+    pub(super) fn note_error(&self, is_of_handler: bool) {
+        self.0.failed_by_handler.store(is_of_handler, Ordering::Relaxed);
+    }
+
+    /// Whether this error of the latest leg asks for a retry.
+    pub(crate) fn asks_for_retry(&self, error: &ErrorData) -> bool {
+        self.has_reason(error, "retry")
+    }
+
+    /// Whether this error of the latest leg says that its state was refused.
+    pub(crate) fn was_refused(&self, error: &ErrorData) -> bool {
+        self.has_reason(error, "invalid_request_state")
+    }
+
+    fn has_reason(&self, error: &ErrorData, reason: &str) -> bool {
+        let is_ours = !self.0.failed_by_handler.load(Ordering::Relaxed);
+        is_ours && error.data.as_ref().is_some_and(|data| data["reason"] == reason)
     }
 
     /// The latest progress, if there is some.

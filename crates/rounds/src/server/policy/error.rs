@@ -426,6 +426,8 @@ pub(crate) enum Meaning {
     Retry,
     /// The round stays open: the handler cannot read the state that it kept, and another version of the handler may.
     Unreadable,
+    /// The leg was refused. What its round becomes is decided where it is refused.
+    Refused,
 }
 
 impl From<ErrorData> for FlowError {

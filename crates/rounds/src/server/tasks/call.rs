@@ -435,8 +435,7 @@ impl<H: ServerHandler> Player<H> {
     /// Whether a leg with this error is played again. A first leg without a name for its flow is not: its effects would
     /// not be known.
     async fn may_retry(&self, run: &Running, error: &ErrorData) -> bool {
-        let asks_for_it = error.data.as_ref().is_some_and(|data| data["reason"] == "retry");
-        if !asks_for_it || run.cancel.is_cancelled() {
+        if !run.leg.asks_for_retry(error) || run.cancel.is_cancelled() {
             return false;
         }
         let record = self.tasks.read(&self.core, run.key).await;
@@ -445,7 +444,7 @@ impl<H: ServerHandler> Player<H> {
 
     /// Records what came of a leg. Returns the next one if it needs no answers.
     async fn settle(&self, run: &Running, until: Timestamp, ended: Ended) -> Option<CallToolRequestParams> {
-        let outcome = ended.outcome(run.cancel.is_cancelled());
+        let outcome = ended.outcome(run);
         let outcome = match outcome {
             Outcome::Asks(mut asks) => {
                 // What is decided elsewhere is not asked of the client: the next leg waits for it.
@@ -556,7 +555,8 @@ enum Outcome {
 }
 
 impl Ended {
-    fn outcome(self, cancelled: bool) -> Outcome {
+    fn outcome(self, run: &Running) -> Outcome {
+        let cancelled = run.cancel.is_cancelled();
         Outcome::Ends(match self {
             Self::Played(Ok(CallToolResponse::Complete(result))) => Stage::Completed(object(&result)),
             Self::Played(Ok(CallToolResponse::InputRequired(asks))) if cancelled => {
@@ -567,7 +567,8 @@ impl Ended {
                 "the tool answered with a task of its own: set `Tasks::never()` for it with `tasks_for`",
             )),
             Self::Played(Err(_)) if cancelled => Stage::Cancelled,
-            Self::Played(Err(error)) if is_refusal(&error) => Stage::Failed(internal(
+            // The state is one of ours, so the round that it belongs to is lost.
+            Self::Played(Err(error)) if run.leg.was_refused(&error) => Stage::Failed(internal(
                 "the server process in which this call waited has stopped, and the call cannot go on elsewhere: start it again",
             )),
             Self::Played(Err(error)) => Stage::Failed(error),
@@ -672,11 +673,6 @@ fn name_of(context: &RequestContext<RoleServer>) -> Option<&str> {
 fn declared(context: &RequestContext<RoleServer>) -> Option<&Value> {
     let [_, declared] = RequestMetaObject::DRAFT_REQUIRED_KEYS;
     context.meta.get(declared)
-}
-
-/// Whether the state of the leg was refused. It is one of ours, so the round that it belongs to is lost.
-fn is_refusal(error: &ErrorData) -> bool {
-    error.data.as_ref().is_some_and(|data| data["reason"] == "invalid_request_state")
 }
 
 fn internal(words: &str) -> ErrorData {

@@ -87,7 +87,7 @@ impl Leg<'_> {
         match route::hand(self.core, &relay, &owner, errand, leg_token).await? {
             Routed::Cancelled => Err(Stop::cancelled()),
             Routed::Reply(reply) => match Reply::decode::<X::Response>(&reply) {
-                Some(reply) => Ok(reply?),
+                Some(reply) => reply.map_err(Stop::relayed),
                 None => Err(self.refuse(Refusal::ReplyGone)),
             },
             // It may be at work all the same, as what it says gets lost: then its reply will be where all replies are.

@@ -59,6 +59,7 @@ use crate::{
     server::{
         ledger::{Spill, register::FlowStatus},
         policy::{
+            error::Meaning,
             gate::Peer,
             observe::{Event, FailedLeg, Outcome, Station, Tracing},
             principal::Principal,
@@ -225,6 +226,9 @@ impl<'a> Leg<'a> {
                 (Ok(response), outcome, outcome != Outcome::InputRequired)
             }
             Err(mut stop) => {
+                if let Some(task) = &self.task {
+                    task.note_error(stop.is_of_handler());
+                }
                 let ends_flow = self.ends_flow(&stop);
                 self.failed(&mut stop);
                 (Err(stop.error), stop.outcome, ends_flow)
@@ -377,10 +381,9 @@ impl<'a> Leg<'a> {
     /// Logs that this leg failed, and names its flow to the client.
     fn failed(&self, stop: &mut Stop) {
         self.name_flow(stop);
-        let Stop { error, outcome, cause, .. } = stop;
+        let Stop { error, outcome, meaning, cause } = stop;
         // A refusal is an event of its own, with its reason.
-        let is_logged = cause.is_none() && *error == Refusal::frozen();
-        if *outcome == Outcome::Cancelled || is_logged {
+        if *outcome == Outcome::Cancelled || *meaning == Meaning::Refused {
             return;
         }
         self.core.failed(&FailedLeg {
@@ -409,8 +412,7 @@ impl<'a> Leg<'a> {
     /// Whether the flow is over after this error. A refused state is not the end of its flow, and a client that has a state
     /// may send it again if its round stays open.
     fn ends_flow(&self, stop: &Stop) -> bool {
-        let is_refused = stop.cause.is_none() && stop.error == Refusal::frozen();
-        !is_refused && (self.round.number == 0 || !stop.reopens())
+        stop.meaning != Meaning::Refused && (self.round.number == 0 || !stop.reopens())
     }
 
     /// It is known of which round this leg is.

@@ -38,7 +38,7 @@ impl Leg<'_> {
 
     pub(super) fn refuse(&self, refusal: Refusal) -> Stop {
         self.event(&Station::Refused(refusal));
-        Refusal::frozen().into()
+        Stop::refused()
     }
 }
 
