@@ -213,18 +213,21 @@ async fn the_tool_for_outcomes_is_listed_and_bound_to_the_principal() {
 
 #[tokio::test]
 async fn a_form_is_filled_in_elsewhere_and_checked_when_it_is_decided() {
-    let setup = Setup::new();
-    let client = visitor(&setup.server).await;
-    let asked = client.call("discount", order()).await.asked();
-    let question = setup.question().await;
-    assert_eq!(question.schema.as_ref().unwrap()["properties"]["percent"]["type"], "integer");
-    let (flows, by) = (setup.server.flows(), grace());
-    for wrong in [json!({}), json!({"percent": "many"}), json!({"percent": -1}), json!(5)] {
-        let refused = flows.decide(&question, Verdict::Answer(wrong), &by, Way::Desk).await.unwrap_err();
-        assert!(matches!(refused, rounds::elsewhere::DecideError::Invalid(_)), "{refused}");
+    for tool in ["discount", "discount_linear", "discount_round", "discount_steps"] {
+        let setup = Setup::new();
+        let client = visitor(&setup.server).await;
+        let asked = client.call(tool, order()).await.asked();
+        let question = setup.question().await;
+        assert_eq!(question.schema.as_ref().unwrap()["properties"]["percent"]["type"], "integer", "{tool}");
+        let (flows, by) = (setup.server.flows(), grace());
+        for wrong in [json!({}), json!({"percent": "many"}), json!({"percent": -1}), json!(5)] {
+            let refused = flows.decide(&question, Verdict::Answer(wrong), &by, Way::Desk).await.unwrap_err();
+            assert!(matches!(refused, rounds::elsewhere::DecideError::Invalid(_)), "{tool}: {refused}");
+        }
+        flows.decide(&question, Verdict::Answer(json!({"percent": 15})), &by, Way::Desk).await.unwrap();
+        let text = asked.accept("percent", json!({"percent": 99})).send(&client).await.text();
+        assert_eq!(text, "15 percent", "{tool}");
     }
-    flows.decide(&question, Verdict::Answer(json!({"percent": 15})), &by, Way::Desk).await.unwrap();
-    assert_eq!(asked.accept("percent", json!({"percent": 99})).send(&client).await.text(), "15 percent");
 }
 
 #[tokio::test]

@@ -90,12 +90,22 @@ impl Shop {
                 Ok(DeclaredQuestion::approval(question).by(managers()).within(3 * DAY))
             })
             .finish(async |at, (decision,)| at.once("refund", async || at.server().refund(decision.clone())).await);
+        let discount_steps = Steps::new("discount_steps", "Asks for a discount, in steps")
+            .step("percent", async |at: rounds::steps::Step<Shop, Refund>, ()| {
+                let question = format!("Discount for {}?", at.arguments().order);
+                Ok(DeclaredQuestion::<Percent>::form(question).by(managers()))
+            })
+            .finish(async |_, (Percent { percent },)| Ok(format!("{percent} percent")));
         let tool_router = Self::tool_router()
             .with_route(refund)
             .with_route(durable("twice", "Refunds, if two people agree", twice))
             .with_route(durable("confirmed", "Refunds, if its caller confirms after the approval", confirmed))
             .with_route(durable("discount", "Asks for a discount", discount))
             .with_route(durable("lenient", "Refunds, if decided in time", lenient))
+            .with_route(durable("patient", "Refunds, if decided in forty days", patient))
+            .with_route(durable("ruled", "Refunds, if a rule of the shop admits the approver", ruled))
+            .with_route(durable("imitates", "Fails with an error that looks like one of the library", imitates))
+            .with_route(discount_steps.build().unwrap())
             .with_route(steps.build().unwrap());
         Self { tool_router, refunds: Arc::default(), verb }
     }
@@ -121,6 +131,28 @@ impl Shop {
         match round.decision("approval", &question) {
             Given::Accepted(decision) => Ok(text(round.once("refund", async || self.refund(decision.clone())).await?)),
             _ => round.questions().approval("approval", question, managers(), 3 * DAY).send(),
+        }
+    }
+
+    #[tool(description = "Asks for a discount, linear")]
+    async fn discount_linear(&self, Parameters(refund): Parameters<Refund>, ask: Ask) -> Result<String, FlowError> {
+        let question = format!("Discount for {}?", refund.order);
+        let Percent { percent } = ask.form(question).key("percent").by(managers()).await?;
+        Ok(format!("{percent} percent"))
+    }
+
+    #[tool(description = "Asks for a discount, round by round")]
+    async fn discount_round(
+        &self,
+        Parameters(refund): Parameters<Refund>,
+        round: Round,
+    ) -> Result<CallToolResponse, FlowError> {
+        match round.given_elsewhere::<Percent>("percent") {
+            Given::Accepted(Percent { percent }) => Ok(text(format!("{percent} percent"))),
+            _ => {
+                let question = format!("Discount for {}?", refund.order);
+                round.questions().form_elsewhere::<Percent>("percent", question, managers(), DAY).send()
+            }
         }
     }
 
@@ -158,6 +190,25 @@ async fn confirmed(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowEr
 async fn lenient(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
     let decision = flow.approval(refund.question("Refund")).by(managers()).within(3 * DAY).or_expired().await?;
     Ok(told(decision))
+}
+
+async fn patient(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    Ok(told(flow.approval(refund.question("Refund")).by(managers()).within(40 * DAY).await?))
+}
+
+async fn ruled(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    Ok(told(flow.approval(refund.question("Refund")).by(Approvers::rule("shift")).await?))
+}
+
+async fn imitates(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
+    flow.approval(refund.question("Refund")).by(managers()).await?;
+    flow.once("refund", async |shop: &Shop, _| shop.refunds.fetch_add(1, Ordering::SeqCst)).await?;
+    Err(rmcp::ErrorData::internal_error("not now", Some(json!({"reason": "retry"}))).into())
+}
+
+#[derive(Clone, serde::Serialize, Deserialize, schemars::JsonSchema)]
+struct Percent {
+    percent: u32,
 }
 
 async fn discount(flow: Durable<Shop>, refund: Refund) -> Result<String, FlowError> {
