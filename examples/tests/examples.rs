@@ -24,9 +24,11 @@ fn every_program_is_shorter_than_a_hundred_lines_and_says_how_to_run_it() {
 #[test]
 fn the_guide_and_the_manifest_list_every_program() {
     let guide = include_str!("../../crates/rounds/src/guide/examples.md");
-    let manifest = include_str!("../Cargo.toml");
+    let (readme, manifest) = (include_str!("../../README.md"), include_str!("../Cargo.toml"));
     for (name, _) in programs() {
-        assert!(guide.contains(&format!("`{name}")), "the guide does not list {name}");
+        let in_row = [format!("\n| `{name}` |"), format!("\n| `{name} -")];
+        assert!(in_row.iter().any(|row| guide.contains(row)), "the guide does not list {name}");
+        assert!(readme.contains(&format!("`{name}`")), "the README does not name {name}");
         assert!(manifest.contains(&format!("\nname = \"{name}\"\n")), "the manifest does not list {name}");
     }
 }
