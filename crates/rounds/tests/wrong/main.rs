@@ -51,7 +51,10 @@ fn a_wrong_handler_is_told_what_to_write_instead() {
             "durable_in_a_router",
             &["is not in a `#[tool_router]`", "`durable::tool(Shop::book_tool_attr(), Shop::book)`"],
         ),
-        ("ask_and_durable", &["a durable handler is a function without `&self`"]),
+        (
+            "ask_and_durable",
+            &["a durable handler is a function without `&self`", "takes no `Ask` beside its `Durable`"],
+        ),
         (
             "durable_and_ask",
             &["`rounds::Ask` cannot be the arguments of a durable handler", "and does not take an `Ask`"],

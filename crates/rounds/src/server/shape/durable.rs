@@ -312,8 +312,8 @@ impl<S: Send + Sync + 'static> Durable<S> {
     /// Sends a round without a question, so that the client holds everything recorded so far. What ran before it does
     /// not run again, even if this is the first leg and the client would otherwise have nothing to retry with.
     ///
-    /// The library sends such a round only here. The protocol allows it, but not every host follows it: see
-    /// [the guide](crate::guide::choosing_a_shape). If your users' hosts are not known, ask a question instead.
+    /// The library sends such a round only here, and where a [`Round`](crate::Round) ends a leg with a state and no question. The
+    /// protocol allows it, but not every host follows it: see [the guide](crate::guide::choosing_a_shape). If your users' hosts are not known, ask a question instead.
     ///
     /// # Errors
     ///
@@ -402,7 +402,8 @@ impl<C: AsRequestContext, S> FromContextPart<C> for Durable<S> {
         const {
             assert!(
                 size_of::<S>() == usize::MAX,
-                "a durable handler is a function without `&self`, and is not in a `#[tool_router]` or `#[prompt_router]`: \
+                "a durable handler is a function without `&self`, takes no `Ask` beside its `Durable` (ask with `flow.form(..)`), and is \
+                 not in a `#[tool_router]` or `#[prompt_router]`: \
                  write `async fn book(flow: Durable<Shop>, trip: Trip)` and `router.with_route(durable(\"book\", \"..\", book))`; \
                  or with `#[tool]` on it, in another `impl`, `durable::tool(Shop::book_tool_attr(), Shop::book)`"
             );
