@@ -33,6 +33,23 @@ const RUNS: &[(&str, &str)] = &[
     ("weather e --era legacy", "weather_e_legacy"),
     ("weather a --era legacy", "weather_a_legacy"),
     ("weather lowlevel --era legacy", "weather_lowlevel_legacy"),
+    ("weather a", "weather_a"),
+    ("weather b", "weather_b"),
+    ("weather c", "weather_c"),
+    ("weather d", "weather_d"),
+    ("weather e", "weather_e"),
+    ("weather g", "weather_g"),
+    ("weather i", "weather_i"),
+    ("weather asked", "weather_asked"),
+    ("weather lowlevel", "weather_lowlevel"),
+    ("weather b --era legacy", "weather_b_legacy"),
+    ("weather c --era legacy", "weather_c_legacy"),
+    ("weather d --era legacy", "weather_d_legacy"),
+    ("weather f --era legacy", "weather_f_legacy"),
+    ("weather g --era legacy", "weather_g_legacy"),
+    ("weather i --era legacy", "weather_i_legacy"),
+    ("weather asked --era legacy", "weather_asked_legacy"),
+    ("weather naive --era legacy", "weather_naive_legacy"),
 ];
 
 /// Far longer than an example takes, which is a second.
