@@ -1,4 +1,5 @@
-//! Our client with a server that is written with another SDK, or by hand: every flow of `interop/servers.json`.
+//! Our client with a server that is written with another SDK, or by hand: every flow of `interop/servers.json`. The server
+//! that is written by hand is called with rmcp's own loop too.
 //!
 //! Its arguments are the server, the era and its address: `typescript`, `python`, `lowlevel` or `fastmcp`, whose calls become
 //! tasks; `modern` or `legacy`; and then `http URL`, or `stdio PROGRAM ARGUMENT...`, which starts the server.
@@ -13,7 +14,9 @@ use std::{
     sync::Arc,
 };
 
-use rmcp::{RoleClient, service::RunningService, transport::StreamableHttpClientTransport};
+use rmcp::{
+    RoleClient, model::CallToolRequestParams, service::RunningService, transport::StreamableHttpClientTransport,
+};
 use rounds::{
     Era,
     client::{BoxError, Call, Done, DriveLimits, DriveOutcome, Host, Pending, SendError, Sent, Server, drive},
@@ -45,6 +48,9 @@ async fn main() -> Result<(), BoxError> {
         drive_through(&client, &person, flow).await?;
         if modern {
             by_hand(&client, Person::new(tasks), flow).await?;
+        }
+        if server == "lowlevel" {
+            by_rmcp(&client, &person, flow).await?;
         }
         writeln!(io::stdout(), "  {flow}")?;
     }
@@ -124,6 +130,17 @@ async fn by_hand(client: &Client, person: Person, flow: &Flow) -> Result<(), Box
         is_refused(client, flow, &pending).await?;
         sent = pending.send(client).await?;
     }
+}
+
+/// rmcp's own loop, which answers each round through the handler of its client.
+async fn by_rmcp(client: &Client, person: &Person, flow: &Flow) -> Result<(), BoxError> {
+    person.meets(flow);
+    let call = CallToolRequestParams::new(flow.tool.clone()).with_arguments(flow.arguments.clone());
+    let result = client.call_tool(call).await?;
+    let text = result.content.first().and_then(|block| block.as_text()).map(|text| text.text.clone());
+    expect(&text.as_ref(), &Some(&flow.text), &flow.tool)?;
+    expect(&(result.is_error == Some(true)), &flow.is_error, &flow.tool)?;
+    person.was_asked_everything()
 }
 
 /// A changed state, or a changed id of a task, must be rejected, and the client must recognise the rejection.
