@@ -27,6 +27,24 @@ impl Question for Branch {
     }
 }
 
+/// Several branches, for the same shapes.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+struct Branches(Vec<String>);
+
+impl Question for Branches {
+    type Server = Repo;
+    type On = ();
+
+    fn ask(repo: &Repo, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form_with("Which branches?", Schema::choices(titled(repo))).key("choice"))
+    }
+}
+
+fn titled(repo: &Repo) -> Vec<(String, String)> {
+    let branches = repo.branches().into_iter();
+    branches.map(|branch| (branch.clone(), format!("The branch {branch}"))).collect()
+}
+
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
@@ -55,8 +73,21 @@ impl Repo {
 
     #[tool]
     async fn several(&self, ask: Ask) -> Result<String, FlowError> {
-        let titled = self.branches().into_iter().map(|branch| (branch.clone(), format!("The branch {branch}")));
-        Ok(ask.choose_some("Which branches?", titled).await?.join(" and "))
+        Ok(ask.choose_some("Which branches?", titled(self)).await?.join(" and "))
+    }
+
+    #[tool]
+    async fn several_declared(&self, Asked(branches): Asked<Branches>) -> String {
+        branches.0.join(" and ")
+    }
+
+    #[tool]
+    async fn several_guard(&self, round: Round) -> Result<rmcp::model::CallToolResponse, FlowError> {
+        let branches = Schema::<Vec<String>>::choices(titled(self));
+        match round.given_with("choice", &branches) {
+            Given::Accepted(branches) => Ok(text(branches.join(" and "))),
+            _ => round.ask_form_with("choice", "Which branches?", &branches),
+        }
     }
 
     #[tool]
@@ -77,6 +108,21 @@ async fn durably(flow: Durable<Repo>, _: Nothing) -> Result<String, FlowError> {
     Ok(branch)
 }
 
+async fn several_durably(flow: Durable<Repo>, _: Nothing) -> Result<String, FlowError> {
+    let titled = flow.once("branches", async |repo, _| titled(repo)).await?;
+    Ok(flow.choose_some("Which branches?", titled).await?.join(" and "))
+}
+
+fn several_stepped() -> ToolRoute<Repo> {
+    let steps = Steps::<Repo, Nothing>::new("several_stepped", "Chooses branches").step(
+        "choice",
+        async |at, ()| -> Result<DeclaredQuestion<Branches>, FlowError> {
+            Ok(DeclaredQuestion::form_with("Which branches?", Schema::choices(titled(at.server()))))
+        },
+    );
+    steps.finish(async |_, (branches,): (Branches,)| Ok(branches.0.join(" and "))).build().unwrap()
+}
+
 fn stepped() -> ToolRoute<Repo> {
     let steps = Steps::<Repo, Nothing>::new("stepped", "Chooses a branch").step(
         "branch",
@@ -90,7 +136,8 @@ fn stepped() -> ToolRoute<Repo> {
 
 fn routes() -> Vec<ToolRoute<Repo>> {
     let macros = Repo::choices().into_iter();
-    macros.chain([durable("durably", "Chooses a branch", durably), stepped()]).collect()
+    let durable = [durable("durably", "Chooses", durably), durable("several_durably", "Chooses", several_durably)];
+    macros.chain(durable).chain([stepped(), several_stepped()]).collect()
 }
 
 /// The shapes, and what each asks after the branch.
@@ -141,13 +188,17 @@ async fn a_declined_choice_is_a_tool_error() {
 }
 
 #[tokio::test]
-async fn several_are_chosen_by_their_titles() {
+async fn several_are_chosen_by_their_titles_in_every_shape_and_both_eras() {
     let server = server(routes());
     for client in clients(&server).await {
-        let played = client.play("several", json!({}), [accept(json!({"choice": ["main", "old-ui"]}))]).await;
-        assert_eq!(played.text(), "main and old-ui");
-        let items = &played.question(0).schema()["properties"]["choice"]["items"]["anyOf"];
-        assert_eq!(items[1], json!({"const": "fix-login", "title": "The branch fix-login"}));
+        for tool in ["several", "several_declared", "several_guard", "several_durably", "several_stepped"] {
+            let answers =
+                [accept(json!({"choice": ["main", "secret"]})), accept(json!({"choice": ["main", "old-ui"]}))];
+            let played = client.play(tool, json!({}), answers).await;
+            assert_eq!((played.messages().len(), &*played.text()), (2, "main and old-ui"), "{tool}");
+            let items = &played.question(0).schema()["properties"]["choice"]["items"]["anyOf"];
+            assert_eq!(items[1], json!({"const": "fix-login", "title": "The branch fix-login"}), "{tool}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use rmcp::{
     schemars, tool, tool_router,
 };
 use rounds::{
-    Ask, Asked, Durable, FlowError, Given, Round,
+    Ask, Asked, Durable, FlowError, Given, Round, Steps,
     asked::{DeclaredQuestion, Question},
     durable,
     form::Schema,
@@ -24,7 +24,7 @@ struct With {
 }
 
 /// A form that is a type at compile time and is narrowed at run time.
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 struct Booking {
     seat: String,
     class: Class,
@@ -33,7 +33,7 @@ struct Booking {
     meals: Vec<Class>,
 }
 
-#[derive(Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Class {
     Economy,
@@ -51,6 +51,15 @@ impl Question for Settings {
 
     fn ask(_: &Repo, Parameters(With { schema }): Parameters<With>) -> Result<DeclaredQuestion<Self>, FlowError> {
         Ok(DeclaredQuestion::form_with("Settings?", schema))
+    }
+}
+
+impl Question for Booking {
+    type Server = Repo;
+    type On = ();
+
+    fn ask(_: &Repo, (): ()) -> Result<DeclaredQuestion<Self>, FlowError> {
+        Ok(DeclaredQuestion::form_with("Which seat?", narrowed()))
     }
 }
 
@@ -100,6 +109,19 @@ impl Repo {
     }
 
     #[tool]
+    async fn book_declared(&self, Asked(booking): Asked<Booking>) -> String {
+        serde_json::to_string(&booking).unwrap()
+    }
+
+    #[tool]
+    async fn book_guard(&self, round: Round) -> Result<rmcp::model::CallToolResponse, FlowError> {
+        match round.given_with("form", &narrowed()) {
+            Given::Accepted(booking) => Ok(text(serde_json::to_string(&booking).unwrap())),
+            _ => round.ask_form_with("form", "Which seat?", &narrowed()),
+        }
+    }
+
+    #[tool]
     async fn wrong(&self, Parameters(With { schema }): Parameters<With>, ask: Ask) -> Result<String, FlowError> {
         let asked: Result<JsonObject, FlowError> = ask.form_with("?", schema).await;
         match asked {
@@ -115,8 +137,25 @@ async fn durably(flow: Durable<Repo>, with: With) -> Result<String, FlowError> {
     Ok(shown(&answer))
 }
 
+async fn book_durably(flow: Durable<Repo>, _: With) -> Result<String, FlowError> {
+    let booking: Booking = flow.form_with("Which seat?", narrowed()).await?;
+    Ok(serde_json::to_string(&booking).unwrap())
+}
+
+fn book_stepped() -> ToolRoute<Repo> {
+    let steps = Steps::<Repo, With>::new("book_stepped", "Books a seat").step(
+        "form",
+        async |_, ()| -> Result<DeclaredQuestion<Booking>, FlowError> {
+            Ok(DeclaredQuestion::form_with("Which seat?", narrowed()))
+        },
+    );
+    let booked = steps.finish(async |_, (booking,): (Booking,)| Ok(serde_json::to_string(&booking).unwrap()));
+    booked.build().unwrap()
+}
+
 fn routes() -> Vec<ToolRoute<Repo>> {
-    Repo::schemas().into_iter().chain([durable("durably", "Asks for settings", durably)]).collect()
+    let durable = [durable("durably", "Asks for settings", durably), durable("book_durably", "Books", book_durably)];
+    Repo::schemas().into_iter().chain(durable).chain([book_stepped()]).collect()
 }
 
 fn settings() -> Value {
@@ -152,7 +191,7 @@ async fn a_schema_is_asked_and_its_answer_is_checked_in_every_shape_and_both_era
 }
 
 #[tokio::test]
-async fn a_type_is_narrowed_at_run_time() {
+async fn a_type_is_narrowed_at_run_time_in_every_shape_and_both_eras() {
     let server = server(routes());
     let good = json!({"seat": "14C", "class": "comfort", "bags": 2, "meals": ["first"]});
     let with = |name: &str, value: Value| {
@@ -160,18 +199,20 @@ async fn a_type_is_narrowed_at_run_time() {
         booking[name] = value;
         accept(booking)
     };
-    for client in clients(&server).await {
+    for (client, tool) in clients(&server).await.into_iter().flat_map(|client| {
+        ["book", "book_declared", "book_guard", "book_durably", "book_stepped"].map(|tool| (client.clone(), tool))
+    }) {
         let wrong =
             [with("seat", json!("1A")), with("class", json!("first")), with("bags", json!(0)), accept(good.clone())];
-        let played = client.play("book", json!({}), wrong).await;
+        let played = client.play(tool, json!({"schema": {}}), wrong).await;
         let told = [
             "Which seat?",
             "Which seat? (`seat` must be one of 12A, 14C)",
             "Which seat? (`class` must be one of economy, comfort)",
             "Which seat? (`bags` must be at least 1)",
         ];
-        assert_eq!(played.messages(), told);
-        assert_eq!(serde_json::from_str::<Value>(&played.text()).unwrap(), good);
+        assert_eq!(played.messages(), told, "{tool}");
+        assert_eq!(serde_json::from_str::<Value>(&played.text()).unwrap(), good, "{tool}");
         let fields = &played.question(0).schema()["properties"];
         assert_eq!(fields["bags"]["maximum"], 5, "a bound of the type stays in force: {fields}");
         assert_eq!(fields["class"]["default"], "comfort");
