@@ -22,10 +22,14 @@ struct Echo;
 impl ServerHandler for Echo {
     async fn call_tool(
         &self,
-        _: CallToolRequestParams,
+        request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        Ok(CallToolResult::success(vec![]).into())
+        match &*request.name {
+            "wrong" => Err(ErrorData::invalid_params("wrong", None)),
+            "broken" => Err(ErrorData::internal_error("broken", None)),
+            _ => Ok(CallToolResult::success(vec![]).into()),
+        }
     }
 }
 
@@ -49,4 +53,11 @@ async fn a_client_cannot_flood_the_log() {
     assert_eq!(ours.len(), 2, "{text}");
     assert!(ours[1].contains("99 more"), "{}", ours[1]);
     assert!(ours.iter().all(|line| line.len() < 1000), "{text}");
+    for _ in 0..300 {
+        client.call("wrong", json!({})).await.error();
+        client.call("broken", json!({})).await.error();
+    }
+    let text = log.text();
+    let failed = |code: &str| text.lines().filter(|line| line.contains("a leg failed") && line.contains(code)).count();
+    assert_eq!((failed("code=-32602"), failed("code=-32603")), (1, 100), "{text}");
 }

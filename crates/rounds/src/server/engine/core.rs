@@ -209,12 +209,13 @@ impl Core {
     }
 
     /// Logs a leg that failed. A client can cause any number of errors that its own requests are to blame for: of those,
-    /// the log has one a second for each code.
+    /// the log has one a second for each code. A failure on our side is one that an operator looks for, so the log has a
+    /// hundred a second of those: a client that has used its share of a limit can cause them too.
     pub(crate) fn failed(&self, failed: &FailedLeg<'_>) {
         const OF_THE_PROTOCOL: std::ops::Range<i32> = -32_768..-32_000;
         let code = if OF_THE_PROTOCOL.contains(&failed.code) { failed.code } else { 0 };
         let more = match ErrorCode(code) {
-            ErrorCode::INTERNAL_ERROR => Some(0),
+            ErrorCode::INTERNAL_ERROR => self.bad_requests.passes_of(100, code, self.now()),
             _ => self.bad_requests.passes(code, self.now()),
         };
         if let Some(more) = more {

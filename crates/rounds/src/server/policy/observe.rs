@@ -308,14 +308,15 @@ pub(crate) struct FailedLeg<'a> {
     pub(crate) cause: Option<&'a str>,
 }
 
-/// Rate limit of log lines that a client can cause: one a second for each reason, with the number of lines left out
-/// since. Without it, a client that sends bad states could fill a disk. Observers see every event.
+/// Rate limit of log lines that a client can cause: one a second for each reason, or a few, with the number of lines left
+/// out since. Without it, a client that sends bad states could fill a disk. Observers see every event.
 #[derive(Debug)]
 pub(crate) struct RateLimited<K>(Mutex<HashMap<K, Logged>>);
 
 #[derive(Debug)]
 struct Logged {
     at: Timestamp,
+    lines: u64,
     left_out: u64,
 }
 
@@ -330,17 +331,26 @@ impl<K: Eq + Hash> RateLimited<K> {
 
     /// How many lines for this reason were left out since the last one, or none if this one is left out too.
     pub(crate) fn passes(&self, reason: K, now: Timestamp) -> Option<u64> {
+        self.passes_of(1, reason, now)
+    }
+
+    /// The same with so many lines a second.
+    pub(crate) fn passes_of(&self, lines: u64, reason: K, now: Timestamp) -> Option<u64> {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(logged) = log.get_mut(&reason) else {
-            log.insert(reason, Logged { at: now, left_out: 0 });
+            log.insert(reason, Logged { at: now, lines: 1, left_out: 0 });
             return Some(0);
         };
         // A clock that was set back must not silence a reason until it has caught up.
         if logged.at <= now && now.since(logged.at) < Self::PAUSE {
+            if logged.lines < lines {
+                logged.lines += 1;
+                return Some(0);
+            }
             logged.left_out += 1;
             return None;
         }
-        logged.at = now;
+        (logged.at, logged.lines) = (now, 1);
         Some(std::mem::take(&mut logged.left_out))
     }
 }
