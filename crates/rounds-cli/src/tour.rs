@@ -189,6 +189,9 @@ fn next_command(story: &mut Story, began: Instant) {
     if cfg!(feature = "desk") {
         story.line(&story.paint.dim("or open it in a browser, to see what waits and to try every tool:"));
         story.line(&story.paint.bold("http://127.0.0.1:8000/"));
+    } else {
+        story.line(&story.paint.dim("or serve it with its desk, and open http://127.0.0.1:8000/ in a browser:"));
+        story.line(&story.paint.bold("cargo run --release --features desk -- serve --http 127.0.0.1:8000"));
     }
     story.line("");
     story.line(&story.paint.dim(&format!("All of this happened in the last {} ms.", began.elapsed().as_millis())));

@@ -23,6 +23,7 @@ async fn the_tour_needs_no_argument_and_shows_a_call_a_forgery_and_the_way_on() 
         r#"        input_required: confirm.1 asks "Deploy to prod?""#,
         r#"server  completed: [{"text":"deployed to prod","type":"text"}]"#,
         "serve --http 127.0.0.1:8000",
+        "or open it in a browser, to see what waits and to try every tool:",
     ] {
         assert!(tour.contains(line), "{line} is not in\n{tour}");
     }
